@@ -1,0 +1,66 @@
+// Files: whole reads, read-only mappings, and writes that appear completely or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace kazeia {
+
+// Checks that `path` names a regular, readable file and returns its size in bytes. kFile otherwise,
+// with a sentence that tells missing, directory, permission and special file apart.
+Result<std::uint64_t> regular_file_size(const std::string& path);
+
+// The whole file as text. Refuses files above `limit_bytes` (kFile).
+Result<std::string> read_text_file(const std::string& path, std::uint64_t limit_bytes);
+
+// A file mapped read-only and private. Move-only; unmapped on destruction. An empty file maps to an
+// empty span.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Writes to a temporary file beside `path` and renames it into place in commit(); without a commit
+// nothing is left behind and an existing file is untouched. Errors (disk full, read-only folder) are
+// kWrite and sticky: after one, every call returns it.
+class AtomicFileWriter {
+ public:
+  static Result<AtomicFileWriter> create(const std::string& path, unsigned mode = 0644);
+  AtomicFileWriter(AtomicFileWriter&& other) noexcept;
+  AtomicFileWriter& operator=(AtomicFileWriter&& other) = delete;
+  ~AtomicFileWriter();
+
+  Status write(std::span<const std::byte> bytes);
+  Status write(std::string_view text);
+  std::uint64_t bytes_written() const { return written_; }
+  // Flushes to the disk (fsync file and folder) and renames. Call once.
+  Status commit();
+
+ private:
+  AtomicFileWriter(std::string path, std::string temporary, int fd);
+  Status fail(int error_number);
+
+  std::string path_;
+  std::string temporary_;
+  int fd_ = -1;
+  std::uint64_t written_ = 0;
+  bool failed_ = false;
+  int error_number_ = 0;
+};
+
+}  // namespace kazeia

@@ -1,0 +1,72 @@
+// A loaded model: weights and vocabulary, immutable after load() and shared by any number of timelines.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/cancel.h"
+#include "base/result.h"
+#include "engine/placement.h"
+#include "engine/token.h"
+
+struct llama_model;
+struct llama_vocab;
+
+namespace kazeia {
+
+struct ModelOptions {
+  Placement placement = Placement::kCpu;
+  // Called on the loading thread with 0..1, at most about a hundred times.
+  std::function<void(float fraction)> on_progress;
+  // When requested, load() stops within one tensor and returns kCancelled.
+  const CancelFlag* cancel = nullptr;
+};
+
+class Model {
+ public:
+  // Checks the file with the strict reader (gguf/reader.h) before upstream sees a byte of it, follows
+  // split files, loads the weights. Errors: kFile, kUnsupported (unknown architecture), kTooLarge
+  // (weights larger than the memory that is free), kCancelled, kEngine.
+  static Result<std::shared_ptr<const Model>> load(const std::string& path, const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& architecture() const { return architecture_; }  // "qwen3", "qwen35", ...
+  Placement placement() const { return placement_; }
+  double load_ms() const { return load_ms_; }
+  std::uint64_t weight_bytes() const;
+  std::uint32_t trained_context_tokens() const;
+  // True if some layers keep a recurrent state that cannot be cut back to an earlier token.
+  bool has_recurrent_state() const;
+  // The jinja template in the file, or empty.
+  const std::string& chat_template() const { return chat_template_; }
+
+  std::int32_t vocabulary_size() const;
+  // `parse_special`: "<|im_end|>" in the text becomes the control token; leave it false for text that a
+  // person typed. `add_special`: begin-of-sequence as the model's metadata asks.
+  Result<Tokens> tokenize(std::string_view text, bool add_special, bool parse_special) const;
+  // The bytes of one token; may be a part of a UTF-8 character. Control tokens give an empty string
+  // unless `render_special`.
+  std::string piece(Token token, bool render_special = false) const;
+  bool ends_generation(Token token) const;
+
+  // For the rooms that may include llama.h. Owned by the model.
+  llama_model* raw() const { return model_; }
+  const llama_vocab* vocabulary() const;
+
+ private:
+  Model() = default;
+  llama_model* model_ = nullptr;
+  std::string path_;
+  std::string architecture_;
+  std::string chat_template_;
+  Placement placement_ = Placement::kCpu;
+  double load_ms_ = 0;
+};
+
+}  // namespace kazeia

@@ -1,0 +1,92 @@
+// One inference state (KV cache and recurrent state) that grows token by token.
+//
+// Invariant: tokens() are exactly the tokens whose effect is in the state, in order. A decode that fails
+// breaks it, because upstream cannot roll back a partly applied hybrid batch: the timeline is then poisoned
+// and refuses everything but reset().
+//
+// Threads: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/cancel.h"
+#include "base/result.h"
+#include "engine/model.h"
+#include "engine/token.h"
+
+struct llama_context;
+
+namespace kazeia {
+
+struct TimelineOptions {
+  // --- affects behaviour ---
+  std::uint32_t context_tokens = 4096;  // capacity; 0 = what the model was trained with
+  // --- affects performance ---
+  int decode_threads = 0;   // 0 = plan::default_threads()
+  int prefill_threads = 0;  // 0 = the same
+  std::uint32_t ubatch_tokens = 512;  // widest prefill graph; larger costs compute-buffer memory
+  bool flash_attention = true;
+};
+
+class Timeline {
+ public:
+  // kUsage for values out of range, kTooLarge if the state does not fit the free memory, kEngine.
+  static Result<std::unique_ptr<Timeline>> create(std::shared_ptr<const Model> model,
+                                                  const TimelineOptions& options);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  // Reports tokens done so far of the call, after each ubatch.
+  using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+  // Appends a prompt in pieces of at most ubatch_tokens; logits() are then those after its last token.
+  // kTooLarge if it does not fit (nothing changed); kCancelled between pieces (state: tokens() so far, valid);
+  // kEngine poisons. An empty span is kUsage.
+  Status prefill(std::span<const Token> prompt, const Progress& progress = {}, const CancelFlag* cancel = nullptr);
+  // Appends one token. Errors as prefill().
+  Status decode(Token token);
+
+  // Keeps the first `token_count` tokens. A recurrent state cannot be cut back: for such models anything but
+  // 0 and the current count is kUnsupported and changes nothing. logits() are gone afterwards.
+  Status truncate(std::size_t token_count);
+  // Back to zero tokens; also the only way out of poisoned().
+  void reset();
+
+  std::size_t token_count() const { return tokens_.size(); }
+  const Tokens& tokens() const { return tokens_; }
+  std::size_t capacity_tokens() const { return capacity_; }
+  std::size_t free_tokens() const { return capacity_ - tokens_.size(); }
+  bool poisoned() const { return poisoned_; }
+  // [vocabulary_size] after the last token, or empty if nothing was decoded since the last truncate/reset.
+  // Valid until the next call that changes the timeline.
+  std::span<const float> logits() const;
+
+  const Model& model() const { return *model_; }
+  int decode_threads() const { return decode_threads_; }
+  int prefill_threads() const { return prefill_threads_; }
+  // Bytes of KV cache, recurrent state and compute buffers.
+  std::uint64_t state_bytes() const;
+
+  // For the rooms that may include llama.h. Owned by the timeline.
+  llama_context* raw() const { return context_; }
+
+ private:
+  explicit Timeline(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  Status decode_batch(std::span<const Token> piece, bool want_logits);
+
+  std::shared_ptr<const Model> model_;
+  llama_context* context_ = nullptr;
+  Tokens tokens_;
+  std::size_t capacity_ = 0;
+  std::size_t ubatch_ = 0;
+  int decode_threads_ = 0;
+  int prefill_threads_ = 0;
+  bool poisoned_ = false;
+  bool has_logits_ = false;
+};
+
+}  // namespace kazeia
