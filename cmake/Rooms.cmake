@@ -11,7 +11,11 @@ if(KAZEIA_SANITIZE)
 endif()
 
 # GCC 12 has no <format>; fmt is used header-only so that one copy of it exists.
-find_package(fmt REQUIRED)
+if(CMAKE_CROSSCOMPILING)
+  include(cmake/CrossDependencies.cmake)
+else()
+  find_package(fmt REQUIRED)
+endif()
 
 # kazeia_room(<name> SOURCES ... [LINK <public dependencies>] [PRIVATE <private dependencies>])
 function(kazeia_room name)
@@ -22,7 +26,9 @@ endfunction()
 
 if(KAZEIA_TESTS AND NOT KAZEIA_FUZZ)
   enable_testing()
-  find_package(GTest REQUIRED)
+  if(NOT CMAKE_CROSSCOMPILING)
+    find_package(GTest REQUIRED)
+  endif()
   include(GoogleTest)
 endif()
 

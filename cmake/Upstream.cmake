@@ -41,6 +41,9 @@ function(kazeia_upstream variant)
   endforeach()
 
   ExternalProject_Add(upstream_${variant}
+    # Every folder of the step lies in the shared tree: what it depends on is the same for every preset.
+    PREFIX "${dir}"
+    DOWNLOAD_DIR "${dir}"
     SOURCE_DIR "${KAZEIA_LLAMA_CPP_DIR}"
     BINARY_DIR "${dir}"
     STAMP_DIR "${dir}/stamps"
@@ -60,8 +63,11 @@ function(kazeia_upstream variant)
       -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF
       -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=${common}
       -DLLAMA_OPENSSL=OFF -DGGML_CCACHE=OFF -Wno-dev
+      # Otherwise upstream asks git and finds our commit, and every commit of ours recompiles it.
+      -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT=unknown -DGIT_EXE=0
       ${A_ARGS}
-    BUILD_COMMAND ${CMAKE_COMMAND} --build "${dir}"
+    # Two presets that build at once take turns here instead of writing the same objects.
+    BUILD_COMMAND flock "${dir}/tmp/lock" ${CMAKE_COMMAND} --build "${dir}"
     BUILD_BYPRODUCTS ${libs}
     USES_TERMINAL_CONFIGURE OFF
     LOG_CONFIGURE ON

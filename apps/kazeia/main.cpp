@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   using namespace kazeia;
   // A closed pipe is an error of write(), reported like any other, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // the same for a file size limit
 
   CLI::App app{"Runs GGUF language models on this machine.", "kazeia"};
   app.set_version_flag("--version", KAZEIA_VERSION);
@@ -37,7 +38,10 @@ int main(int argc, char** argv) {
   }
 
   try {
-    const Status status = action();
+    Status status = action();
+    if (status.ok() && std::fflush(stdout) != 0) {
+      status = Error(ErrorCode::kWrite, "cannot write to standard output", "Free some space or send it somewhere else");
+    }
     if (status.ok()) return 0;
     std::fprintf(stderr, "kazeia: %s\n", status.error().sentence().c_str());
     return status.error().exit_code();

@@ -27,15 +27,15 @@ std::string_view stop_reason_name(StopReason reason);  // "end", "stop_string", 
 struct GenerationOptions {
   std::int64_t max_tokens = -1;  // -1 = until the context is full; >= 0 otherwise
   std::vector<std::string> stop_strings;
-  std::vector<Token> stop_tokens;  // besides the model's own
+  std::vector<Token> stop_tokens;      // besides the model's own
   const CancelFlag* cancel = nullptr;  // acts at the next token boundary
   // The grammar starts after this text has been generated ("</think>"); empty = from the first token.
   std::string constrain_after;
 };
 
 struct GenerationResult {
-  std::string text;    // complete UTF-8 characters only, without the stop string
-  Tokens tokens;       // as sampled, the end token included
+  std::string text;  // complete UTF-8 characters only, without the stop string
+  Tokens tokens;     // as sampled, the end token included
   StopReason reason = StopReason::kEndOfText;
   double first_token_ms = 0;  // from the call to the first sampled token
   double decode_ms = 0;       // from the first sampled token to the last

@@ -23,6 +23,8 @@ struct ModelOptions {
   std::function<void(float fraction)> on_progress;
   // When requested, load() stops within one tensor and returns kCancelled.
   const CancelFlag* cancel = nullptr;
+  // Weights above it are refused; 0 = the memory that the machine has free.
+  std::uint64_t memory_budget_bytes = 0;
 };
 
 class Model {

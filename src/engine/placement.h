@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+struct llama_model_params;
+
 namespace kazeia {
 
 enum class Placement {
@@ -11,5 +13,9 @@ enum class Placement {
 };
 
 std::string_view placement_name(Placement placement);  // as --json prints it
+
+// For model.cpp: how upstream loads a model for this placement. The one place where its load parameters are
+// chosen; the caller adds only its progress callback. Pointers in it refer to static data.
+llama_model_params load_parameters(Placement placement);
 
 }  // namespace kazeia

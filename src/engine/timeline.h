@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/cancel.h"
 #include "base/result.h"
@@ -25,17 +26,19 @@ struct TimelineOptions {
   // --- affects behaviour ---
   std::uint32_t context_tokens = 4096;  // capacity; 0 = what the model was trained with
   // --- affects performance ---
-  int decode_threads = 0;   // 0 = plan::default_threads()
-  int prefill_threads = 0;  // 0 = the same
+  int decode_threads = 0;             // 0 = plan::default_threads()
+  int prefill_threads = 0;            // 0 = the same
   std::uint32_t ubatch_tokens = 512;  // widest prefill graph; larger costs compute-buffer memory
   bool flash_attention = true;
+  // --- limits ---
+  // A state above it is refused; 0 = the memory that the machine has free.
+  std::uint64_t memory_budget_bytes = 0;
 };
 
 class Timeline {
  public:
   // kUsage for values out of range, kTooLarge if the state does not fit the free memory, kEngine.
-  static Result<std::unique_ptr<Timeline>> create(std::shared_ptr<const Model> model,
-                                                  const TimelineOptions& options);
+  static Result<std::unique_ptr<Timeline>> create(std::shared_ptr<const Model> model, const TimelineOptions& options);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -44,14 +47,17 @@ class Timeline {
   using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
   // Appends a prompt in pieces of at most ubatch_tokens; logits() are then those after its last token.
-  // kTooLarge if it does not fit (nothing changed); kCancelled between pieces (state: tokens() so far, valid);
-  // kEngine poisons. An empty span is kUsage.
+  // kTooLarge if it does not fit, kUsage if it is empty or contains an id outside the vocabulary (nothing changed);
+  // kEngine poisons. kCancelled acts within a piece: the piece is undone, tokens() and the state end at the last
+  // whole piece and are valid, logits() are gone. For that a copy of the recurrent state (if the model has one) is
+  // held during a call with `cancel`. Progress is called on this thread and must not throw.
   Status prefill(std::span<const Token> prompt, const Progress& progress = {}, const CancelFlag* cancel = nullptr);
-  // Appends one token. Errors as prefill().
+  // Appends one token; cannot be cancelled. Errors as prefill().
   Status decode(Token token);
 
-  // Keeps the first `token_count` tokens. A recurrent state cannot be cut back: for such models anything but
-  // 0 and the current count is kUnsupported and changes nothing. logits() are gone afterwards.
+  // Keeps the first `token_count` tokens; more than there are is kUsage. A recurrent state cannot be cut back: for
+  // such models anything but 0 and the current count is kUnsupported and changes nothing, and so is a cut that a
+  // sliding-window cache no longer covers. logits() are gone afterwards.
   Status truncate(std::size_t token_count);
   // Back to zero tokens; also the only way out of poisoned().
   void reset();
@@ -76,13 +82,17 @@ class Timeline {
 
  private:
   explicit Timeline(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
-  Status decode_batch(std::span<const Token> piece, bool want_logits);
+  Status open(const TimelineOptions& options);
+  Status check_room(std::span<const Token> tokens) const;
+  Status decode_batch(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel);
+  Error poison(const std::string& reason);
 
   std::shared_ptr<const Model> model_;
   llama_context* context_ = nullptr;
   Tokens tokens_;
   std::size_t capacity_ = 0;
   std::size_t ubatch_ = 0;
+  const CancelFlag* active_cancel_ = nullptr;  // read by upstream's abort callback during a decode
   int decode_threads_ = 0;
   int prefill_threads_ = 0;
   bool poisoned_ = false;

@@ -1,0 +1,55 @@
+# Kazeia-Engine. `make run` answers a question; `make test` proves the rest. `make help` lists everything.
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test quality asan fuzz lint format clean
+
+MODEL ?= models/kazeia-mini-qwen35-q4_0.gguf
+PROMPT ?= What is the capital of France?
+SECONDS ?= 60
+# Build against another llama.cpp checkout: make run LLAMA_CPP_DIR=<folder>
+LLAMA_CPP_DIR ?=
+PROGRAM := build/release/kazeia
+
+export MODEL PROMPT
+export KAZEIA_LLAMA_CPP_DIR := $(LLAMA_CPP_DIR)
+CONFIGURE := $(if $(LLAMA_CPP_DIR),-DKAZEIA_LLAMA_CPP_DIR="$(abspath $(LLAMA_CPP_DIR))",)
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
+
+setup: ## install what is missing (Debian packages, pinned upstream sources)
+	@scripts/setup
+
+build: setup ## configure and build build/release/kazeia
+	@scripts/build release kazeia -- $(CONFIGURE)
+
+run: build ## one answer: make run [MODEL=file.gguf] [PROMPT='text'] [FLAGS='--no-think']
+	@$(PROGRAM) run "$$MODEL" -p "$$PROMPT" $(FLAGS)
+
+test: ## every test, ending with ctest's summary
+	@scripts/setup tests
+	@scripts/build release all -- $(CONFIGURE)
+	@ctest --test-dir build/release --output-on-failure -j 2
+
+quality: build ## 1,000 dialogues per mini model, right or wrong
+	@for model in models/kazeia-mini-*.gguf; do \
+	  $(PROGRAM) quality $$model --dialogues tests/vectors/dialogues.jsonl || exit 1; done
+
+asan: ## the same tests under the address and undefined-behaviour sanitizers
+	@scripts/setup tests
+	@scripts/build asan all -- $(CONFIGURE)
+	@ctest --test-dir build/asan --output-on-failure -j 2
+
+fuzz: ## fuzz the GGUF reader: make fuzz SECONDS=60
+	@scripts/setup fuzz
+	@scripts/build fuzz gguf_reader_fuzz -- $(CONFIGURE)
+	@fuzz/run gguf_reader $(SECONDS)
+
+lint: ## clang-format (check) and clang-tidy
+	@scripts/setup lint tests
+	@scripts/lint
+
+format: ## rewrite the sources with clang-format
+	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+clean: ## remove every build tree (the fetched sources stay)
+	@rm -rf build

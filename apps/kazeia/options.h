@@ -1,0 +1,37 @@
+// The flags that verbs share, and what loads a model by them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/cancel.h"
+#include "base/result.h"
+#include "engine/model.h"
+#include "engine/sampling.h"
+#include "engine/timeline.h"
+
+namespace kazeia::cli {
+
+struct ModelFlags {
+  std::string path;
+  std::optional<std::uint32_t> context_tokens;  // not given: 4096, or what the model was trained with if that is less
+  int threads = 0;                              // 0 = the engine's choice
+};
+
+void add_model_flags(CLI::App& verb, ModelFlags& flags);             // MODEL, --context, --threads
+void add_sampling_flags(CLI::App& verb, SamplingOptions& sampling);  // --seed, --temp, --top-k, ...
+
+struct LoadedModel {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Timeline> timeline;
+  double load_ms = 0;  // model and timeline
+};
+
+// Loads with a progress bar. `quiet` suppresses the warning about a context beyond the trained one.
+Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet);
+
+}  // namespace kazeia::cli

@@ -1,0 +1,85 @@
+// The other side of `kazeia versus`: llama.cpp's plain API with its own defaults, built as upstream ships it (OpenMP
+// included). Loads a model, runs the steps that it is given, prints one JSON object a line.
+//   kazeia-upstream-peer MODEL THREADS CONTEXT STEP...
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "bench/steps.h"
+#include "llama.h"
+
+namespace {
+
+int fail(const char* what) {
+  std::fprintf(stderr, "kazeia-upstream-peer: %s\n", what);
+  return 7;
+}
+
+void report(const std::string& name, double value) {
+  std::printf("{\"name\":\"%s\",\"value\":%.6f}\n", name.c_str(), value);
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  if (argc < 5) return fail("usage: MODEL THREADS CONTEXT STEP...");
+  std::vector<kazeia::bench::Step> steps;
+  for (int i = 4; i < argc; ++i) {
+    const auto step = kazeia::bench::parse_step(argv[i]);
+    if (!step) return fail("unknown step");
+    steps.push_back(*step);
+  }
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+  const kazeia::Stopwatch load;
+  llama_backend_init();
+  llama_model* model = llama_model_load_from_file(argv[1], llama_model_default_params());
+  if (model == nullptr) return fail("cannot load the model");
+  report("load_ms", load.elapsed_ms());
+
+  llama_context_params params = llama_context_default_params();
+  params.n_threads = params.n_threads_batch = std::atoi(argv[2]);
+  params.n_ctx = static_cast<std::uint32_t>(std::atoi(argv[3]));
+  llama_context* context = llama_init_from_model(model, params);
+  if (context == nullptr) return fail("cannot create the context");
+  std::int64_t count = 0;
+  const auto decode = [&](std::vector<std::int32_t> tokens) {
+    // Upstream's own loop (llama-bench, server) feeds at most n_batch tokens a call and waits for the result.
+    for (std::size_t at = 0; at < tokens.size(); at += 512) {
+      const auto size = static_cast<std::int32_t>(std::min<std::size_t>(512, tokens.size() - at));
+      if (llama_decode(context, llama_batch_get_one(tokens.data() + at, size)) != 0) return false;
+      count += size;
+    }
+    llama_synchronize(context);
+    return llama_get_logits_ith(context, -1) != nullptr;
+  };
+  std::vector<std::int32_t> greeting;
+  for (int i = 0; i < 16; ++i) greeting.push_back(kazeia::bench::nth_token(i));
+  if (!decode(greeting)) return fail("decoding failed");
+  report("first_token_ms", load.elapsed_ms());
+
+  const kazeia::bench::Subject subject{
+      [&] {
+        llama_memory_clear(llama_get_memory(context), true);
+        count = 0;
+      },
+      [&] { return count; }, decode, [&](std::int32_t token) { return decode({token}); }};
+  if (!kazeia::bench::run_steps(subject, steps, report)) return fail("decoding failed");
+  report("peak_rss_bytes", static_cast<double>(kazeia::read_process_memory().peak_rss_bytes));
+  llama_free(context);
+  llama_model_free(model);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+}

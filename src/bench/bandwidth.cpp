@@ -1,0 +1,85 @@
+#include "bench/bandwidth.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace kazeia::bench {
+namespace {
+
+using Vector = std::uint64_t __attribute__((vector_size(64)));
+
+// A sum that depends on every byte, so that no read can be left out.
+std::uint64_t read_all(const std::byte* begin, std::size_t bytes) {
+  Vector sums[4] = {};
+  for (std::size_t i = 0; i + sizeof sums <= bytes; i += sizeof sums) {
+    for (std::size_t k = 0; k < 4; ++k) {
+      Vector v;
+      std::memcpy(&v, begin + i + k * sizeof(Vector), sizeof v);
+      sums[k] ^= v;
+    }
+  }
+  const Vector all = sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 8; ++i) sum ^= all[i];
+  return sum;
+}
+
+}  // namespace
+
+double plain_read_gbps(int threads, std::uint64_t bytes, int passes) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  bytes = bytes / kPiece * kPiece;
+  void* mapping = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return 0;
+  auto* base = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(mapping) + kHugePage - 1) / kHugePage *
+                                            kHugePage);
+#ifdef MADV_HUGEPAGE
+  (void)madvise(base, bytes, MADV_HUGEPAGE);
+#endif
+  std::memset(base, 1, bytes);
+
+  std::atomic<std::uint64_t> sink{0};
+  std::atomic<std::uint64_t> next{0};
+  double best_ms = 0;
+  Stopwatch watch;
+  // Every pass starts for all threads at once and ends with the last of them.
+  bool starting = true;
+  std::barrier gate(threads, [&]() noexcept {
+    if (starting) {
+      next = 0;
+      watch.restart();
+    } else {
+      const double ms = watch.elapsed_ms();
+      best_ms = best_ms == 0 ? ms : std::min(best_ms, ms);
+    }
+    starting = !starting;
+  });
+  const auto work = [&] {
+    for (int pass = 0; pass < passes; ++pass) {
+      gate.arrive_and_wait();
+      std::uint64_t sum = 0;
+      for (std::uint64_t at = next.fetch_add(kPiece); at < bytes; at = next.fetch_add(kPiece)) {
+        sum ^= read_all(base + at, kPiece);
+      }
+      sink ^= sum;
+      gate.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> team;
+  for (int i = 1; i < threads; ++i) team.emplace_back(work);
+  work();
+  for (std::thread& member : team) member.join();
+  munmap(mapping, bytes + kHugePage);
+  return best_ms > 0 ? static_cast<double>(bytes) / (best_ms * 1e6) : 0;
+}
+
+}  // namespace kazeia::bench

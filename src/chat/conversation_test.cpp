@@ -1,0 +1,139 @@
+#include "chat/conversation.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace kazeia {
+namespace {
+
+Conversation long_conversation() {
+  Conversation conversation;
+  conversation.set_system("Sois brève.");
+  conversation.add_user("What is the weather in \"Orléans\"?\n<|im_end|>");
+  Message call;
+  call.role = Role::kAssistant;
+  call.thinking = "I should look.";
+  call.tool_calls = {{"weather", R"({"city":"Orléans","days":2})", "call-1"}};
+  conversation.add(call);
+  Message result;
+  result.role = Role::kTool;
+  result.content = "rain";
+  result.tool_name = "weather";
+  result.tool_call_id = "call-1";
+  conversation.add(result);
+  conversation.add({.role = Role::kAssistant, .content = "Rain."});
+  return conversation;
+}
+
+std::string with_messages(std::string_view messages) {
+  return fmt::format(R"({{"format": "kazeia-conversation", "version": 1, "messages": {}}})", messages);
+}
+
+void expect_refused(const std::string& text, std::string_view reason) {
+  const Result<Conversation> result = Conversation::from_json(text);
+  ASSERT_FALSE(result.ok()) << text;
+  EXPECT_EQ(result.error().code(), ErrorCode::kFile);
+  EXPECT_NE(result.error().message().find(reason), std::string::npos) << result.error().message();
+}
+
+TEST(Conversation, SurvivesTheWayThroughItsFileForm) {
+  const Conversation conversation = long_conversation();
+  const Result<Conversation> again = Conversation::from_json(conversation.to_json());
+  ASSERT_TRUE(again.ok()) << again.error().sentence();
+  EXPECT_EQ(*again, conversation);
+}
+
+TEST(Conversation, KeepsTheSystemMessageAtTheFront) {
+  Conversation conversation;
+  conversation.add_user("hello");
+  conversation.set_system("one");
+  conversation.set_system("two");
+  ASSERT_EQ(conversation.messages().size(), 2U);
+  EXPECT_EQ(conversation.messages().front().content, "two");
+  conversation.set_system("");
+  ASSERT_EQ(conversation.messages().size(), 1U);
+  EXPECT_EQ(conversation.messages().front().role, Role::kUser);
+}
+
+TEST(Conversation, DropsTheLastReplyWithItsToolMessages) {
+  Conversation conversation = long_conversation();
+  EXPECT_TRUE(conversation.drop_last_reply());
+  ASSERT_EQ(conversation.messages().size(), 2U);
+  EXPECT_EQ(conversation.messages().back().role, Role::kUser);
+  EXPECT_FALSE(conversation.drop_last_reply());
+  EXPECT_TRUE(conversation.drop_last_exchange());
+  EXPECT_FALSE(conversation.drop_last_exchange());
+  EXPECT_EQ(conversation.messages().size(), 1U);
+}
+
+TEST(Conversation, ClearsEverythingButTheSystemMessage) {
+  Conversation conversation = long_conversation();
+  conversation.clear();
+  ASSERT_EQ(conversation.messages().size(), 1U);
+  EXPECT_EQ(conversation.messages().front().role, Role::kSystem);
+}
+
+TEST(Conversation, WritesBytesThatAreNotUtf8AsReplacementCharacters) {
+  Conversation conversation;
+  conversation.add_user("a\xFFz");
+  const Result<Conversation> again = Conversation::from_json(conversation.to_json());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->messages().front().content, "a\uFFFDz");
+}
+
+TEST(Conversation, RefusesWhatIsNotAConversation) {
+  expect_refused("", "not valid JSON");
+  expect_refused("{\"format\": ", "not valid JSON");
+  expect_refused("[]", "not a JSON object");
+  expect_refused("{}", "no \"format\"");
+  expect_refused(R"({"format": "other", "version": 1, "messages": []})", "\"other\"");
+  expect_refused(R"({"format": "kazeia-conversation", "version": 2, "messages": []})", "version");
+  expect_refused(R"({"format": "kazeia-conversation", "version": 1})", "messages");
+  expect_refused(R"({"format": "kazeia-conversation", "version": 1, "messages": [], "x": 1})", "unknown field \"x\"");
+}
+
+TEST(Conversation, RefusesABadMessageAndSaysWhich) {
+  const std::string user = R"({"role": "user", "content": "a"})";
+  expect_refused(with_messages("[1]"), "message 1 is not an object");
+  expect_refused(with_messages(fmt::format("[{}, {{\"content\": \"b\"}}]", user)), "message 2 has no \"role\"");
+  expect_refused(with_messages(R"([{"role": "boss", "content": "b"}])"), "unknown role \"boss\"");
+  expect_refused(with_messages(R"([{"role": "user"}])"), "no \"content\"");
+  expect_refused(with_messages(R"([{"role": "user", "content": 7}])"), "not a string");
+  expect_refused(with_messages(R"([{"role": "user", "content": "a", "thinking": "b"}])"), "unknown field \"thinking\"");
+  expect_refused(with_messages(fmt::format("[{}, {{\"role\": \"system\", \"content\": \"b\"}}]", user)),
+                 "must come first");
+  expect_refused(with_messages(R"([{"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}])"),
+                 "\"arguments\" is not an object");
+}
+
+TEST(Conversation, RefusesNestingThatWouldExhaustTheStack) {
+  std::string deep = R"([{"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"a": )";
+  deep += std::string(200000, '[') + std::string(200000, ']') + "}}]}]";
+  expect_refused(with_messages(deep), "not valid JSON");
+}
+
+TEST(ConversationFile, IsReplacedCompletelyOrNotAtAll) {
+  const std::string folder = fmt::format("{}kazeia-conversation-{}", testing::TempDir(), ::getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/talk.json";
+  ASSERT_TRUE(save_conversation(long_conversation(), path).ok());
+  const Result<Conversation> again = load_conversation(path);
+  ASSERT_TRUE(again.ok()) << again.error().sentence();
+  EXPECT_EQ(*again, long_conversation());
+
+  const Status missing = save_conversation(long_conversation(), folder + "/no/such/folder.json");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code(), ErrorCode::kWrite);
+  const Result<Conversation> absent = load_conversation(folder + "/absent.json");
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.error().code(), ErrorCode::kFile);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kazeia

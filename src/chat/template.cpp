@@ -1,0 +1,183 @@
+#include "chat/template.h"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chat.h"
+#include "chat/control_text.h"
+#include "chat/reply_format.h"
+#include "log.h"
+
+namespace kazeia {
+namespace {
+
+constexpr std::string_view kRunRaw = "Use `kazeia run --raw` to send text as it is";
+
+// What a template's exception says, without the source excerpt that follows.
+std::string first_line(std::string_view text) {
+  while (!text.empty() && text.front() == '\n') text.remove_prefix(1);
+  text = text.substr(0, text.find('\n'));
+  while (!text.empty() && (text.back() == '.' || text.back() == ':')) text.remove_suffix(1);
+  return std::string(text);
+}
+
+// JSON without escapes that could hide a marker from ControlText; `text` itself if it is not JSON.
+std::string plain_json(const std::string& text) {
+  using Json = nlohmann::ordered_json;
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) return text;
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+common_chat_msg to_upstream(const Message& message, const ControlText& control) {
+  common_chat_msg out;
+  out.role = role_name(message.role);
+  out.content = control.shield(message.content);
+  out.reasoning_content = control.shield(message.thinking);
+  out.tool_name = control.shield(message.tool_name);
+  out.tool_call_id = control.shield(message.tool_call_id);
+  for (const ToolCall& call : message.tool_calls) {
+    out.tool_calls.push_back(
+        {control.shield(call.name), control.shield(plain_json(call.arguments)), control.shield(call.id)});
+  }
+  return out;
+}
+
+std::vector<std::string_view> all_texts(const Conversation& conversation, std::span<const ToolDefinition> tools,
+                                        const std::string& source) {
+  std::vector<std::string_view> texts{source};
+  for (const Message& message : conversation.messages()) {
+    texts.insert(texts.end(), {message.content, message.thinking, message.tool_name, message.tool_call_id});
+    for (const ToolCall& call : message.tool_calls) texts.insert(texts.end(), {call.name, call.arguments, call.id});
+  }
+  for (const ToolDefinition& tool : tools) texts.insert(texts.end(), {tool.description, tool.parameters});
+  return texts;
+}
+
+// Whether the prompt leaves a thought open: its last start marker has no end marker behind it.
+bool leaves_thinking_open(std::string_view generation_prompt, const ReplyMarkers& markers) {
+  if (markers.thinking_start.empty()) return false;
+  const std::size_t start = generation_prompt.rfind(markers.thinking_start);
+  if (start == std::string_view::npos) return false;
+  for (const std::string& end : markers.thinking_ends) {
+    if (generation_prompt.find(end, start) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
+ReplyMarkers markers_of(const common_chat_params& rendered, const std::string& source, bool has_tools) {
+  ReplyMarkers markers;
+  markers.thinking_start = rendered.thinking_start_tag;
+  markers.thinking_ends = rendered.thinking_end_tags;
+  // Upstream finds the markers by comparing renderings with and without a thought; a template that drops every
+  // thought from history but opens one in the generation prompt shows no difference.
+  constexpr std::string_view kStart = "<think>";
+  constexpr std::string_view kEnd = "</think>";
+  if (markers.thinking_start.empty() && source.find(kStart) != std::string::npos &&
+      source.find(kEnd) != std::string::npos) {
+    markers.thinking_start = kStart;
+    markers.thinking_ends = {std::string(kEnd)};
+  }
+  markers.thinking_open = leaves_thinking_open(rendered.generation_prompt, markers);
+  if (has_tools) {
+    for (const common_grammar_trigger& trigger : rendered.grammar_triggers) {
+      if (trigger.type == COMMON_GRAMMAR_TRIGGER_TYPE_WORD) markers.tool_starts.push_back(trigger.value);
+    }
+  }
+  return markers;
+}
+
+}  // namespace
+
+struct ChatTemplate::State {
+  std::shared_ptr<const Model> model;
+  common_chat_templates_ptr templates;
+  std::string source;
+  ControlText control;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ChatTemplate::~ChatTemplate() = default;
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(std::shared_ptr<const Model> model,
+                                                           const std::string& jinja_source) {
+  const std::string source = jinja_source.empty() ? model->chat_template() : jinja_source;
+  if (source.empty()) {
+    return Error(ErrorCode::kUnsupported, fmt::format("'{}' has no chat template", model->path()),
+                 std::string(kRunRaw));
+  }
+  // Upstream reports on its own log what it throws as well.
+  common_log_set_verbosity_thold(LOG_LEVEL_OUTPUT);
+  try {
+    common_chat_templates_ptr templates = common_chat_templates_init(model->raw(), jinja_source);
+    ControlText control(*model, source);
+    return std::unique_ptr<ChatTemplate>(new ChatTemplate(
+        std::make_unique<State>(State{std::move(model), std::move(templates), source, std::move(control)})));
+  } catch (const std::exception& error) {
+    std::string reason = error.what();
+    try {  // upstream loses the reason on the way out of the call above
+      const common_chat_template again(source, "", "");
+    } catch (const std::exception& original) {
+      reason = original.what();
+    }
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("the chat template in '{}' cannot be used: {}", model->path(), first_line(reason)),
+                 std::string(kRunRaw));
+  }
+}
+
+Result<RenderedPrompt> ChatTemplate::render(const Conversation& conversation, const RenderOptions& options) const {
+  if (conversation.empty()) return Error(ErrorCode::kUsage, "the conversation is empty", "Say something first");
+  const bool has_tools = !options.tools.empty();
+  ControlText control = state_->control;
+  control.choose_mark(all_texts(conversation, options.tools, state_->source));
+
+  try {
+    common_chat_templates_inputs inputs;
+    for (const Message& message : conversation.messages()) inputs.messages.push_back(to_upstream(message, control));
+    for (const ToolDefinition& tool : options.tools) {
+      inputs.tools.push_back(
+          {tool.name, control.shield(tool.description), control.shield(plain_json(tool.parameters))});
+    }
+    inputs.parallel_tool_calls = has_tools;
+    inputs.add_generation_prompt = options.add_generation_prompt;
+    inputs.enable_thinking = options.thinking;
+    inputs.reasoning_format = COMMON_REASONING_FORMAT_DEEPSEEK;
+    const common_chat_params rendered = common_chat_templates_apply(state_->templates.get(), inputs);
+
+    RenderedPrompt prompt;
+    prompt.markers = markers_of(rendered, state_->source, has_tools);
+    prompt.stop_strings = rendered.additional_stops;
+    std::vector<std::string> pieces = control.split(rendered.prompt);
+    const bool closes = rendered.generation_prompt.find(prompt.markers.thinking_start) != std::string::npos;
+    if (options.open_thinking && options.thinking && !prompt.markers.thinking_start.empty() && !closes) {
+      pieces.back() += prompt.markers.thinking_start + "\n";
+      prompt.markers.thinking_open = true;
+    }
+    bool first = true;
+    for (const std::string& piece : pieces) {
+      KAZEIA_ASSIGN(const Tokens tokens, state_->model->tokenize(piece, /*add_special=*/first, /*parse_special=*/true));
+      prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
+      prompt.text += piece;
+      first = false;
+    }
+    if (has_tools) {
+      auto format = std::make_unique<ReplyParser::Format>();
+      format->parameters = common_chat_parser_params(rendered);
+      format->parameters.reasoning_format = inputs.reasoning_format;
+      format->parameters.parser.load(rendered.parser);
+      prompt.parser = std::make_shared<const ReplyParser>(std::move(format));
+      prompt.tool_grammar = rendered.grammar;
+    }
+    return prompt;
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("the chat template refused the conversation: {}", first_line(error.what())),
+                 std::string(kRunRaw));
+  }
+}
+
+}  // namespace kazeia

@@ -1,0 +1,260 @@
+#include "engine/timeline.h"
+
+#include <algorithm>
+#include <exception>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/machine.h"
+#include "base/units.h"
+#include "engine/backend.h"
+#include "engine/snapshot.h"
+#include "engine/state_size.h"
+#include "llama.h"
+#include "plan/memory.h"
+#include "plan/threads.h"
+
+namespace kazeia {
+namespace {
+
+// Positions are 32-bit signed in upstream, and it rounds a context up to 256 tokens.
+constexpr std::uint32_t kMaxContext = (1u << 31) - 256;
+constexpr std::uint32_t kMaxUbatch = 65536;
+constexpr int kMaxThreads = 512;  // GGML_MAX_N_THREADS
+
+template <typename Number>
+Status check_range(const char* name, Number value, Number low, Number high) {
+  if (value >= low && value <= high) return {};
+  return Error(ErrorCode::kUsage, fmt::format("{} is {}, must be between {} and {}", name, value, low, high));
+}
+
+Status validate(const TimelineOptions& options) {
+  KAZEIA_TRY(check_range<std::uint32_t>("context", options.context_tokens, 0, kMaxContext));
+  KAZEIA_TRY(check_range("decode threads", options.decode_threads, 0, kMaxThreads));
+  KAZEIA_TRY(check_range("prefill threads", options.prefill_threads, 0, kMaxThreads));
+  KAZEIA_TRY(check_range<std::uint32_t>("ubatch", options.ubatch_tokens, 1, kMaxUbatch));
+  return {};
+}
+
+Status check_memory(llama_model* model, const llama_context_params& params, std::uint64_t available_bytes) {
+  if (available_bytes == 0) return {};
+  KAZEIA_ASSIGN(const plan::StateShape shape, estimate_state(model, params));
+  const std::uint64_t needed = shape.bytes(params.n_ctx);
+  if (plan::fits(needed, available_bytes)) return {};
+  const std::uint32_t largest = plan::largest_context(shape, available_bytes, params.n_ctx);
+  return Error(ErrorCode::kTooLarge,
+               fmt::format("a context of {} tokens needs {} of memory, {} are free", params.n_ctx, format_bytes(needed),
+                           format_bytes(available_bytes)),
+               largest > 0 ? fmt::format("Use a context of at most {} tokens", largest)
+                           : std::string("Close other programs or choose a smaller model"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Timeline>> Timeline::create(std::shared_ptr<const Model> model, const TimelineOptions& options) {
+  KAZEIA_TRY(validate(options));
+  std::unique_ptr<Timeline> timeline(new Timeline(std::move(model)));
+  KAZEIA_TRY(timeline->open(options));
+  return timeline;
+}
+
+Status Timeline::open(const TimelineOptions& options) {
+  const MachineFacts machine = read_machine();
+  const int default_threads =
+      options.decode_threads == 0 || options.prefill_threads == 0 ? plan::default_threads(machine) : 0;
+  decode_threads_ = options.decode_threads != 0 ? options.decode_threads : default_threads;
+  prefill_threads_ = options.prefill_threads != 0 ? options.prefill_threads : decode_threads_;
+
+  std::uint32_t context = options.context_tokens != 0 ? options.context_tokens : model_->trained_context_tokens();
+  if (context == 0 || context > kMaxContext) {
+    return Error(ErrorCode::kUsage, "the model does not say for how many tokens it was trained", "Give a context size");
+  }
+  capacity_ = context;
+  ubatch_ = std::min(options.ubatch_tokens, context);
+
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = context;
+  params.n_batch = static_cast<std::uint32_t>(ubatch_);
+  params.n_ubatch = static_cast<std::uint32_t>(ubatch_);
+  params.n_seq_max = 1;
+  params.n_outputs_max = 1;  // only the last token of a prompt is ever read
+  params.n_threads = decode_threads_;
+  params.n_threads_batch = prefill_threads_;
+  // Not AUTO: upstream then switches it off as soon as a part of the graph leaves the first device.
+  params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.no_perf = true;
+
+  const std::uint64_t available =
+      options.memory_budget_bytes != 0 ? options.memory_budget_bytes : machine.available_memory_bytes;
+  KAZEIA_TRY(check_memory(model_->raw(), params, available));
+
+  params.abort_callback_data = this;
+  params.abort_callback = [](void* self) {
+    const CancelFlag* cancel = static_cast<const Timeline*>(self)->active_cancel_;
+    return cancel != nullptr && cancel->requested();
+  };
+  const UpstreamErrors errors;
+  try {
+    context_ = llama_init_from_model(model_->raw(), params);
+  } catch (const std::exception& exception) {
+    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", exception.what()));
+  }
+  if (context_ == nullptr) {
+    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", errors.reason()),
+                 "Use a smaller context");
+  }
+  if (llama_get_memory(context_) == nullptr) {
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("models of architecture '{}' keep no state between tokens", model_->architecture()),
+                 "Choose a chat model");
+  }
+  return {};
+}
+
+Timeline::~Timeline() {
+  if (context_ != nullptr) llama_free(context_);
+}
+
+Status Timeline::check_room(std::span<const Token> tokens) const {
+  if (poisoned_) {
+    return Error(ErrorCode::kEngine, "an earlier step failed and left the conversation's state undefined",
+                 "Reset the conversation");
+  }
+  for (const Token token : tokens) {
+    if (token < 0 || token >= model_->vocabulary_size()) {
+      return Error(ErrorCode::kUsage,
+                   fmt::format("token {} is not in the vocabulary of {} tokens", token, model_->vocabulary_size()));
+    }
+  }
+  if (tokens.size() > free_tokens()) {
+    return Error(ErrorCode::kTooLarge,
+                 fmt::format("{} more tokens do not fit: {} of the context's {} are in use", tokens.size(),
+                             token_count(), capacity_),
+                 "Shorten the text or use a larger context");
+  }
+  return {};
+}
+
+Error Timeline::poison(const std::string& reason) {
+  poisoned_ = true;
+  has_logits_ = false;
+  return Error(ErrorCode::kEngine, fmt::format("the model could not be run: {}", reason), "Reset the conversation");
+}
+
+// On success or kCancelled the invariant holds; any other error has poisoned.
+Status Timeline::decode_batch(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel) {
+  const bool undo_recurrent = cancel != nullptr && model_->has_recurrent_state();
+  RecurrentSnapshot snapshot;
+  has_logits_ = false;
+  // Without a snapshot a cancel waits for the end of the piece.
+  active_cancel_ = undo_recurrent && !snapshot.take(context_, tokens_.size()) ? nullptr : cancel;
+
+  std::vector<llama_pos> positions(piece.size());
+  for (std::size_t i = 0; i < piece.size(); ++i) positions[i] = static_cast<llama_pos>(tokens_.size() + i);
+  std::vector<std::int8_t> outputs(piece.size(), 0);
+  outputs.back() = want_logits ? 1 : 0;
+  llama_batch batch{};
+  batch.n_tokens = static_cast<std::int32_t>(piece.size());
+  batch.token = const_cast<Token*>(piece.data());  // NOLINT: upstream reads only
+  batch.pos = positions.data();
+  batch.logits = outputs.data();
+
+  const UpstreamErrors errors;
+  int status = 0;
+  try {
+    status = llama_decode(context_, batch);
+    if (status == 0) llama_synchronize(context_);
+  } catch (const std::exception& exception) {
+    active_cancel_ = nullptr;
+    return poison(exception.what());
+  }
+  const bool could_cancel = active_cancel_ != nullptr;
+  active_cancel_ = nullptr;
+  if (status == 0) {
+    tokens_.insert(tokens_.end(), piece.begin(), piece.end());
+    has_logits_ = want_logits;
+    return {};
+  }
+  constexpr int kAborted = 2;
+  if (status == kAborted && could_cancel) {
+    const bool undone = undo_recurrent ? snapshot.restore(context_) : state_ends_at(context_, tokens_.size());
+    if (undone) return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
+  }
+  return poison(errors.reason(fmt::format("status {}", status)));
+}
+
+Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress, const CancelFlag* cancel) {
+  if (prompt.empty()) return Error(ErrorCode::kUsage, "the prompt is empty", "Give at least one word");
+  KAZEIA_TRY(check_room(prompt));
+  for (std::size_t done = 0; done < prompt.size();) {
+    if (cancel != nullptr && cancel->requested()) {
+      has_logits_ = false;
+      return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
+    }
+    const std::size_t width = std::min(ubatch_, prompt.size() - done);
+    KAZEIA_TRY(decode_batch(prompt.subspan(done, width), done + width == prompt.size(), cancel));
+    done += width;
+    if (progress) progress(done, prompt.size());
+  }
+  return {};
+}
+
+Status Timeline::decode(Token token) {
+  const std::span<const Token> piece(&token, 1);
+  KAZEIA_TRY(check_room(piece));
+  return decode_batch(piece, true, nullptr);
+}
+
+Status Timeline::truncate(std::size_t token_count) {
+  KAZEIA_TRY(check_room({}));
+  if (token_count == 0) {
+    reset();
+    return {};
+  }
+  if (token_count > tokens_.size()) {
+    return Error(ErrorCode::kUsage, fmt::format("cannot keep {} tokens of {}", token_count, tokens_.size()));
+  }
+  if (token_count < tokens_.size()) {
+    if (model_->has_recurrent_state()) {
+      return Error(ErrorCode::kUnsupported,
+                   fmt::format("the recurrent state of a '{}' model cannot be cut back from {} to {} tokens",
+                               model_->architecture(), tokens_.size(), token_count),
+                   "Reset and read the text again");
+    }
+    llama_memory_t memory = llama_get_memory(context_);
+    const auto window = static_cast<std::size_t>(std::max(0, llama_model_n_swa(model_->raw())));
+    const auto first = static_cast<std::size_t>(std::max(0, llama_memory_seq_pos_min(memory, 0)));
+    const bool covered = window == 0 || first == 0 || token_count > first + window;
+    if (!covered || !llama_memory_seq_rm(memory, 0, static_cast<llama_pos>(token_count), -1)) {
+      return Error(ErrorCode::kUnsupported,
+                   fmt::format("the cache no longer covers the text before token {}", token_count),
+                   "Reset and read the text again");
+    }
+    tokens_.resize(token_count);
+  }
+  has_logits_ = false;
+  return {};
+}
+
+void Timeline::reset() {
+  // The contents are wiped only when they may be damaged; otherwise forgetting the positions is enough.
+  llama_memory_clear(llama_get_memory(context_), poisoned_);
+  tokens_.clear();
+  poisoned_ = false;
+  has_logits_ = false;
+}
+
+std::span<const float> Timeline::logits() const {
+  if (!has_logits_) return {};
+  const float* row = llama_get_logits_ith(context_, -1);
+  if (row == nullptr) return {};
+  return {row, static_cast<std::size_t>(model_->vocabulary_size())};
+}
+
+std::uint64_t Timeline::state_bytes() const {
+  const plan::StateSample sample = measure_state(context_);
+  return sample.cache_bytes + sample.compute_bytes;
+}
+
+}  // namespace kazeia

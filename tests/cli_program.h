@@ -1,0 +1,77 @@
+// Drives the real program: through pipes, with limits, or on a pseudo terminal.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kazeia::cli_test {
+
+inline const std::string kDense = "kazeia-mini-qwen3-q4_0.gguf";
+inline const std::string kHybrid = "kazeia-mini-qwen35-q4_0.gguf";
+
+std::string model_path(const std::string& name);  // of a shipped model
+
+struct Setup {
+  std::string input;                              // all of stdin
+  std::string stdout_file;                        // written instead of captured, if not empty
+  std::uint64_t file_size_limit = 0;              // bytes; 0 = none
+  bool close_stdout_after_first_byte = false;     // as `head -c 1` does
+  std::vector<std::string> environment;           // "NAME=value"
+  std::function<void(pid_t)> after_first_output;  // called once stdout or stderr has brought something
+};
+
+struct Outcome {
+  int exit_code = -1;  // 128 + signal if it was killed
+  std::string out;
+  std::string err;
+  std::size_t error_lines() const;
+};
+
+// Runs to the end, at most two minutes (then it is killed and the test fails).
+Outcome run(const std::vector<std::string>& arguments, const Setup& setup = {});
+
+// The program on a terminal of its own.
+class Terminal {
+ public:
+  explicit Terminal(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void type(const std::string& keys);
+  // Until `text` has appeared behind everything that was waited for before; false after 30 s.
+  bool wait_for(const std::string& text);
+  int wait_for_exit();                                   // as Outcome::exit_code
+  const std::string& screen() const { return screen_; }  // every byte so far
+
+ private:
+  bool read_some();
+
+  int descriptor_ = -1;
+  pid_t process_ = -1;
+  std::string screen_;
+  std::size_t seen_ = 0;
+};
+
+// A folder that is removed with everything in it.
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string write(const std::string& name, const std::string& bytes) const;  // its path
+  std::vector<std::string> names() const;
+
+ private:
+  std::string folder_;
+};
+
+std::string read_file(const std::string& path);
+
+}  // namespace kazeia::cli_test
