@@ -1,6 +1,6 @@
 # Kazeia-Engine. `make run` answers a question; `make test` proves the rest. `make help` lists everything.
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test quality asan fuzz lint format clean
+.PHONY: help setup build run test test-aarch64 quality asan fuzz lint format clean
 
 MODEL ?= models/kazeia-mini-qwen35-q4_0.gguf
 PROMPT ?= What is the capital of France?
@@ -26,9 +26,12 @@ run: build ## one answer: make run [MODEL=file.gguf] [PROMPT='text'] [FLAGS='--n
 	@$(PROGRAM) run "$$MODEL" -p "$$PROMPT" $(FLAGS)
 
 test: ## every test, ending with ctest's summary
-	@scripts/setup tests
+	@scripts/setup tests aarch64
 	@scripts/build release all -- $(CONFIGURE)
 	@ctest --test-dir build/release --output-on-failure -j 2
+
+test-aarch64: ## the tile kernels cross-built for 64-bit ARM, under qemu on three CPUs
+	@scripts/test-aarch64
 
 quality: build ## 1,000 dialogues per mini model, right or wrong
 	@for model in models/kazeia-mini-*.gguf; do \

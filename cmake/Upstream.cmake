@@ -48,6 +48,7 @@ function(kazeia_upstream variant)
     BINARY_DIR "${dir}"
     STAMP_DIR "${dir}/stamps"
     TMP_DIR "${dir}/tmp"
+    EXCLUDE_FROM_ALL ON
     DOWNLOAD_COMMAND ""
     UPDATE_COMMAND ""
     INSTALL_COMMAND ""

@@ -89,10 +89,6 @@ std::string cache_line(const MachineFacts& machine) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void row(const char* name, const std::string& value) {
-  fmt::print("{:<14}{}\n", name, value);
-}
-
 std::string as_text(const MachineFacts& machine, const plan::ThreadPlan& threads,
                     const std::vector<plan::Problem>& problems) {
   std::string text;

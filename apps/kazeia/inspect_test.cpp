@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gguf/test_file.h"
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Inspect, ShowsWhatTheHybridModelIs) {
-  const Run run = run_program("inspect " + shipped_model("kazeia-mini-qwen35-q4_0.gguf"));
+  const ProgramRun run = run_program("inspect " + shipped_model("kazeia-mini-qwen35-q4_0.gguf"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("qwen35"), HasSubstr("3 recurrent, 1 attention"), HasSubstr("RRRA"),
                                 HasSubstr("Q4_0"), HasSubstr("tied"), HasSubstr("<|im_end|>"), HasSubstr("CC0-1.0")));
@@ -22,13 +23,13 @@ TEST(Inspect, ShowsWhatTheHybridModelIs) {
 }
 
 TEST(Inspect, ListsTensorsWhenAsked) {
-  const Run run = run_program("inspect --tensors " + shipped_model("kazeia-mini-qwen3-f16.gguf"));
+  const ProgramRun run = run_program("inspect --tensors " + shipped_model("kazeia-mini-qwen3-f16.gguf"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("blk.3.ffn_down.weight"), HasSubstr("768 x 256")));
 }
 
 TEST(Inspect, PrintsOneJsonObject) {
-  const Run run = run_program("inspect --json --tensors " + shipped_model("kazeia-mini-qwen35-q4_0.gguf"));
+  const ProgramRun run = run_program("inspect --json --tensors " + shipped_model("kazeia-mini-qwen35-q4_0.gguf"));
   ASSERT_EQ(run.exit_code, 0) << run.output;
   const nlohmann::json json = nlohmann::json::parse(run.output, nullptr, false);
   ASSERT_TRUE(json.is_object()) << run.output;
@@ -45,7 +46,7 @@ TEST(Inspect, PrintsOneJsonObject) {
 TEST(Inspect, ReplacesTextThatIsNotUtf8InJson) {
   const gguf::TestFolder folder;
   folder.put("m.gguf", gguf::TestFile().string("general.name", "caf\xe9").tensor("a", {4}).bytes());
-  const Run run = run_program("inspect --json " + folder.at("m.gguf"));
+  const ProgramRun run = run_program("inspect --json " + folder.at("m.gguf"));
   ASSERT_EQ(run.exit_code, 0) << run.output;
   EXPECT_EQ(nlohmann::json::parse(run.output)["name"], "caf\xef\xbf\xbd");
 }
@@ -53,7 +54,7 @@ TEST(Inspect, ReplacesTextThatIsNotUtf8InJson) {
 TEST(Inspect, SaysWhyAFileCannotBeRun) {
   const gguf::TestFolder folder;
   folder.put("m.gguf", gguf::TestFile().string("general.name", "\x1b[31mred").tensor("a", {4}).bytes());
-  const Run run = run_program("inspect " + folder.at("m.gguf"));
+  const ProgramRun run = run_program("inspect " + folder.at("m.gguf"));
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.output, HasSubstr("This file cannot be run: unusable model: metadata 'general.architecture'"));
   EXPECT_THAT(run.output, Not(HasSubstr("\x1b")));
@@ -68,7 +69,7 @@ TEST(Inspect, RefusesInOneSentence) {
                                                                   {"", "directory"},
                                                                   {"text.txt", "not a GGUF file"},
                                                                   {"cut.gguf", "at byte"}}) {
-    const Run run = run_program("inspect " + folder.at(name));
+    const ProgramRun run = run_program("inspect " + folder.at(name));
     EXPECT_EQ(run.exit_code, 3) << run.output;
     EXPECT_THAT(run.output, AllOf(::testing::StartsWith("kazeia: "), HasSubstr(reason)));
     EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;

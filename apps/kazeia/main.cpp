@@ -28,6 +28,8 @@ int main(int argc, char** argv) {
   cli::add_synth(app, action);
   cli::add_doctor(app, action);
   cli::add_quality(app, action);
+  cli::add_versus(app, action);
+  cli::add_probe(app, action);
 
   try {
     app.parse(argc, argv);

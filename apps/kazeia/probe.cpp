@@ -1,11 +1,13 @@
 // `kazeia probe`: our side of `kazeia versus`, one measured process. Not listed in --help: a person wants `versus`.
 
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "bench/steps.h"
 #include "engine/timeline.h"

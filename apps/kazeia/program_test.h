@@ -9,17 +9,17 @@
 
 namespace kazeia::cli {
 
-struct Run {
+struct ProgramRun {
   int exit_code = -1;
   std::string output;  // standard output and error together
 };
 
 // `prelude` is shell text before the command ("ulimit -f 10;").
-inline Run run_program(const std::string& arguments, const std::string& prelude = "") {
+inline ProgramRun run_program(const std::string& arguments, const std::string& prelude = "") {
   const char* program = std::getenv("KAZEIA_PROGRAM");
   if (program == nullptr) return {-1, "KAZEIA_PROGRAM is not set"};
   const std::string command = prelude + " \"" + program + "\" " + arguments + " 2>&1";
-  Run run;
+  ProgramRun run;
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return run;
   char buffer[4096];

@@ -19,5 +19,7 @@ void add_inspect(CLI::App& app, Action& action);
 void add_synth(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_quality(CLI::App& app, Action& action);
+void add_versus(CLI::App& app, Action& action);
+void add_probe(CLI::App& app, Action& action);
 
 }  // namespace kazeia::cli

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/machine.h"
 #include "base/units.h"
 #include "bench/bandwidth.h"

@@ -10,6 +10,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 #include "llama.h"
+#include "tiles/buffer_type.h"
 
 namespace kazeia {
 namespace {
@@ -46,6 +47,7 @@ void initialise_backend() {
   std::call_once(once, [] {
     llama_log_set(receive, nullptr);
     llama_backend_init();
+    tiles::register_buffer_type();
   });
 }
 

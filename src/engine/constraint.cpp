@@ -104,6 +104,7 @@ bool Constraint::complete() const {
 
 void Constraint::reset() {
   llama_sampler_reset(grammar_);
+  broken_ = false;
 }
 
 }  // namespace kazeia

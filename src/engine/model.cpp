@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/units.h"
 #include "engine/backend.h"
@@ -13,6 +14,9 @@
 #include "gguf/reader.h"
 #include "llama.h"
 #include "plan/memory.h"
+#include "plan/threads.h"
+#include "tiles/buffer_type.h"
+#include "tiles/tile_cache.h"
 
 namespace kazeia {
 namespace {
@@ -83,6 +87,21 @@ Error load_error(const std::string& path, const std::string& architecture, const
                "Check the file with `kazeia inspect`");
 }
 
+// The tile cache is a convenience: whatever is wrong with it, the model loads without it.
+tiles::LoadOptions tile_load_options(const std::vector<std::string>& parts, const ModelOptions& options) {
+  tiles::LoadOptions load;
+  load.threads = plan::default_threads(read_machine());
+  if (options.tile_cache_directory.empty()) return load;
+  const Result<std::string> hash = tiles::model_hash(parts, options.tile_cache_directory, load.threads);
+  if (!hash.ok()) {
+    log(LogLevel::kWarning, hash.error().sentence());
+    return load;
+  }
+  load.cache_directory = options.tile_cache_directory;
+  load.cache_key = *hash;
+  return load;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const ModelOptions& options) {
@@ -119,8 +138,21 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
 
   const UpstreamErrors errors;
   std::shared_ptr<Model> model(new Model());
-  try {
+  const auto load_weights = [&] {
     model->model_ = llama_model_load_from_splits(part_names.data(), part_names.size(), params);
+  };
+  try {
+    if (options.placement == Placement::kUpstream) {
+      const tiles::WithoutTiles without_tiles;
+      load_weights();
+    } else {
+      tiles::Loading loading(tile_load_options(parts, options));
+      load_weights();
+      model->tile_bytes_ = loading.packed_bytes() + loading.cached_bytes();
+      model->cached_tile_bytes_ = loading.cached_bytes();
+      const Status kept = model->model_ == nullptr ? Status() : loading.finish();
+      if (!kept.ok()) log(LogLevel::kWarning, kept.error().sentence());
+    }
   } catch (const std::exception& exception) {
     return load_error(path, architecture, exception.what());
   }

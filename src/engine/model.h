@@ -23,6 +23,8 @@ struct ModelOptions {
   std::function<void(float fraction)> on_progress;
   // When requested, load() stops within one tensor and returns kCancelled.
   const CancelFlag* cancel = nullptr;
+  // Not empty: packed tiles are kept in this folder, and a second start of the same model packs nothing.
+  std::string tile_cache_directory;
   // Weights above it are refused; 0 = the memory that the machine has free.
   std::uint64_t memory_budget_bytes = 0;
 };
@@ -42,6 +44,9 @@ class Model {
   Placement placement() const { return placement_; }
   double load_ms() const { return load_ms_; }
   std::uint64_t weight_bytes() const;
+  // Bytes of weights that the tile kernels read, and of those the part that came from the tile cache.
+  std::uint64_t tile_bytes() const { return tile_bytes_; }
+  std::uint64_t cached_tile_bytes() const { return cached_tile_bytes_; }
   std::uint32_t trained_context_tokens() const;
   // True if some layers keep a recurrent state that cannot be cut back to an earlier token.
   bool has_recurrent_state() const;
@@ -69,6 +74,8 @@ class Model {
   std::string chat_template_;
   Placement placement_ = Placement::kCpu;
   double load_ms_ = 0;
+  std::uint64_t tile_bytes_ = 0;
+  std::uint64_t cached_tile_bytes_ = 0;
 };
 
 }  // namespace kazeia

@@ -9,7 +9,8 @@ struct llama_model_params;
 namespace kazeia {
 
 enum class Placement {
-  kCpu,  // weights, prefill and decode on the CPU
+  kCpu,       // weights in tiles where they have a tile layout; prefill and decode on the CPU
+  kUpstream,  // upstream's own CPU layouts, for comparisons and as the way out if a tile kernel is in doubt
 };
 
 std::string_view placement_name(Placement placement);  // as --json prints it

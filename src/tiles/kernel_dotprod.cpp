@@ -6,6 +6,7 @@
 
 #include "tiles/kernels.h"
 #include "tiles/neon.h"
+#include "tiles/neon_scales.h"
 
 namespace kazeia::tiles {
 namespace {
@@ -45,11 +46,10 @@ void quantise(const float* x, std::int64_t columns, ColumnOrder order, const Act
     const float inverse = scale != 0 ? 127.0f / largest : 0.0f;
     unroll<2>([&](auto half) KAZEIA_INLINE {
       int16x4_t part[4];
-      unroll<4>([&](auto i) KAZEIA_INLINE {
-        part[i] = vmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(values[4 * half + i], inverse)));
-      });
-      const int8x16_t natural = vcombine_s8(vmovn_s16(vcombine_s16(part[0], part[1])),
-                                            vmovn_s16(vcombine_s16(part[2], part[3])));
+      unroll<4>([&](auto i)
+                    KAZEIA_INLINE { part[i] = vmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(values[4 * half + i], inverse))); });
+      const int8x16_t natural =
+          vcombine_s8(vmovn_s16(vcombine_s16(part[0], part[1])), vmovn_s16(vcombine_s16(part[2], part[3])));
       sums[2 * block + half] = vaddlvq_s8(natural);
       vst1q_s8(quants + 16 * half, order == ColumnOrder::kEvenOdd ? vqtbl1q_s8(natural, even_odd) : natural);
     });
@@ -64,6 +64,7 @@ template <WeightType T, int kHalf>
     neon::read_quants<T, 2 * kHalf + group>(tile, [&](auto quad, int8x16_t first, int8x16_t second) KAZEIA_INLINE {
       dot[quad] = vdotq_laneq_s32(dot[quad], first, a, 2 * group);
       dot[quad] = vdotq_laneq_s32(dot[quad], second, a, 2 * group + 1);
+                               if constexpr (T == WeightType::kQ6_K && (quad == 3 )) neon::load_after(dot, tile);
     });
   });
 }
@@ -107,8 +108,8 @@ template <WeightType T>
   unroll<8>([&](auto i) KAZEIA_INLINE { vst1q_f32(out + 4 * i, total[i]); });
 }
 
-// The panel: for each octet of rows, for each tile, [8 column quads][2 row quads] vectors of 4 rows x 4 columns, signed,
-// then [phase][2] vectors of f32 scales, then [2] of minimums.
+// The panel: for each octet of rows, for each tile, [8 column quads][2 row quads] vectors of 4 rows x 4 columns,
+// signed, then [phase][2] vectors of f32 scales, then [2] of minimums.
 template <WeightType T>
 constexpr int kRecordBytes = 256 + 32 * Traits<T>::kPhases + (Traits<T>::kMinimum ? 32 : 0);
 
@@ -145,11 +146,13 @@ struct TokenScales {
 
 // Eight rows x kTokens tokens x `count` tiles; adds to `out` unless `fresh`.
 template <WeightType T, int kTokens>
-[[gnu::noinline]] void multiply(const std::uint8_t* record, const std::int8_t* const (&quants)[kTokenBlock], const TokenScales& tokens,
-              std::int64_t count, float* out, std::int64_t out_stride, bool fresh) {
+[[gnu::noinline]] void multiply(const std::uint8_t* record, const std::int8_t* const (&quants)[kTokenBlock],
+                                const TokenScales& tokens, std::int64_t count, float* out, std::int64_t out_stride,
+                                bool fresh) {
   float32x4_t total[2][kTokens];
   unroll<kTokens>([&](auto t) KAZEIA_INLINE {
-    unroll<2>([&](auto i) KAZEIA_INLINE { total[i][t] = fresh ? vdupq_n_f32(0) : vld1q_f32(out + t * out_stride + 4 * i); });
+    unroll<2>([&](auto i)
+                  KAZEIA_INLINE { total[i][t] = fresh ? vdupq_n_f32(0) : vld1q_f32(out + t * out_stride + 4 * i); });
   });
   for (std::int64_t block = 0; block < count; ++block, record += kRecordBytes<T>) {
     const auto* weights = reinterpret_cast<const std::int8_t*>(record);
@@ -157,7 +160,8 @@ template <WeightType T, int kTokens>
     const float32x4_t token_scale = vld1q_f32(tokens.scale[block]);
     unroll<Traits<T>::kPhases>([&](auto phase) KAZEIA_INLINE {
       int32x4_t dot[2][kTokens];
-      unroll<kTokens>([&](auto t) KAZEIA_INLINE { unroll<2>([&](auto i) KAZEIA_INLINE { dot[i][t] = vdupq_n_s32(0); }); });
+      unroll<kTokens>([&](auto t)
+                          KAZEIA_INLINE { unroll<2>([&](auto i) KAZEIA_INLINE { dot[i][t] = vdupq_n_s32(0); }); });
       constexpr int kHalves = 2 / Traits<T>::kPhases;  // of 16 columns
       unroll<kHalves>([&](auto half) KAZEIA_INLINE {
         constexpr int kHalf = phase + half;
@@ -181,11 +185,14 @@ template <WeightType T, int kTokens>
       const float32x4_t weighted_sum = vld1q_f32(tokens.weighted_sum[block]);
       unroll<2>([&](auto i) KAZEIA_INLINE {
         const float32x4_t minimum = vld1q_f32(scales + 8 + 4 * i);
-        unroll<kTokens>([&](auto t) KAZEIA_INLINE { total[i][t] = vfmaq_laneq_f32(total[i][t], minimum, weighted_sum, t); });
+        unroll<kTokens>([&](auto t)
+                            KAZEIA_INLINE { total[i][t] = vfmaq_laneq_f32(total[i][t], minimum, weighted_sum, t); });
       });
     }
   }
-  unroll<kTokens>([&](auto t) KAZEIA_INLINE { unroll<2>([&](auto i) KAZEIA_INLINE { vst1q_f32(out + t * out_stride + 4 * i, total[i][t]); }); });
+  unroll<kTokens>([&](auto t) KAZEIA_INLINE {
+    unroll<2>([&](auto i) KAZEIA_INLINE { vst1q_f32(out + t * out_stride + 4 * i, total[i][t]); });
+  });
 }
 
 template <WeightType T>

@@ -1,10 +1,11 @@
-// NEON with SMMLA (ARMv8.6 i8mm): 32 products an instruction, two rows x eight columns against two tokens. For one token
-// half of every result would be thrown away, so gemv is the dotprod kernels' own.
+// NEON with SMMLA (ARMv8.6 i8mm): 32 products an instruction, two rows x eight columns against two tokens. For one
+// token half of every result would be thrown away, so gemv is the dotprod kernels' own.
 
 #include <algorithm>
 
 #include "tiles/kernels.h"
 #include "tiles/neon.h"
+#include "tiles/neon_scales.h"
 
 namespace kazeia::tiles {
 namespace {
@@ -13,7 +14,7 @@ using neon::Traits;
 using neon::unroll;
 
 // docs/decisions/0007: how these were chosen.
-constexpr int kTokenBlock = 4;       // tokens of one gemm block: 8 rows x 6 tokens fill 24 accumulators
+constexpr int kTokenBlock = 4;       // tokens of one gemm block: 8 rows x 4 tokens fill 16 accumulators
 constexpr std::int64_t kChunk = 32;  // tiles; a chunk of the panel (40 KB) stays in the L1 cache for every token
 constexpr int kPairs = kTokenBlock / 2;
 
@@ -91,7 +92,7 @@ void interleave(const Activations& a, std::int64_t first, std::int64_t tokens, s
 // Eight rows x `tokens` tokens (2 * kTokenPairs, or one less) x `count` tiles; adds to `out` unless `fresh`.
 template <WeightType T, int kTokenPairs>
 [[gnu::noinline]] void multiply(const std::uint8_t* record, const TokenTile* tile, std::int64_t count, float* out,
-              std::int64_t out_stride, std::int64_t tokens, bool fresh) {
+                                std::int64_t out_stride, std::int64_t tokens, bool fresh) {
   // Lanes of an accumulator: token 0 x rows 0 and 1, token 1 x rows 0 and 1.
   float32x4_t total[4][kTokenPairs];
   unroll<kTokenPairs>([&](auto p) KAZEIA_INLINE {
@@ -112,7 +113,8 @@ template <WeightType T, int kTokenPairs>
     unroll<Traits<T>::kPhases>([&](auto phase) KAZEIA_INLINE {
       constexpr int kGroups = 4 / Traits<T>::kPhases;
       int32x4_t dot[4][kTokenPairs];
-      unroll<4>([&](auto i) KAZEIA_INLINE { unroll<kTokenPairs>([&](auto p) KAZEIA_INLINE { dot[i][p] = vdupq_n_s32(0); }); });
+      unroll<4>([&](auto i)
+                    KAZEIA_INLINE { unroll<kTokenPairs>([&](auto p) KAZEIA_INLINE { dot[i][p] = vdupq_n_s32(0); }); });
       unroll<kGroups>([&](auto g) KAZEIA_INLINE {
         constexpr int kGroup = phase * 2 + g;
         int8x16_t a[kTokenPairs];
@@ -192,7 +194,8 @@ void gemm(WeightType type, const std::uint8_t* panel, const Activations& a, std:
 }  // namespace
 
 const KernelSet& i8mm_kernels() {
-  static const KernelSet set{"neon-i8mm",  dotprod_kernels().quantise, dotprod_kernels().gemv, panel_bytes, expand, gemm};
+  static const KernelSet set{"neon-i8mm", dotprod_kernels().quantise, dotprod_kernels().gemv, panel_bytes, expand,
+                             gemm};
   return set;
 }
 

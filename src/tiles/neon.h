@@ -40,18 +40,19 @@ struct Traits {
   static constexpr int kTileBytes = kScaleOffset + 32 * kScaleBytes;
 };
 
-// Makes later loads through `p` wait for all of `v` in the compiler's eyes (no instruction is emitted). Without, GCC and
-// clang hoist the loads of a whole tile to the top of the loop and spill most; an out-of-order core needs no such help.
+// Makes later loads through `p` wait for all of `v` in the compiler's eyes (no instruction is emitted). Without, GCC
+// and clang hoist the loads of a whole tile to the top of the loop and spill most; an out-of-order core needs no such
+// help.
 template <typename V>
 [[gnu::always_inline]] static inline void load_after(V (&v)[8], const std::uint8_t*& p) {
-  asm volatile("" : "+w"(v[0]), "+w"(v[1]), "+w"(v[2]), "+w"(v[3]), "+w"(v[4]), "+w"(v[5]), "+w"(v[6]), "+w"(v[7]) : : "memory");
+  asm("" : "+r"(p), "+w"(v[0]), "+w"(v[1]), "+w"(v[2]), "+w"(v[3]), "+w"(v[4]), "+w"(v[5]), "+w"(v[6]), "+w"(v[7]));
 }
 
 // Columns [8 * kGroup, +8) of a tile as eight quads of rows, handed to f(integral_constant<int, quad>, first, second):
 // a 32-bit lane holds four columns of one row. In the order of the activations (ColumnOrder), `first` is positions
 // 0..3 of the eight and `second` positions 4..7. Q4_0 and Q6_K come without their offset, so unsigned.
 template <WeightType T, int kGroup, typename F>
-[[gnu::always_inline]] static inline void read_quants(const std::uint8_t* tile, F&& f) {
+[[gnu::always_inline]] static inline void read_quants(const std::uint8_t*& tile, F&& f) {
   if constexpr (T == WeightType::kQ8_0) {
     // 16 bytes are eight rows of two columns: one interleave of two such vectors makes the lanes.
     unroll<4>([&](auto v) KAZEIA_INLINE {
@@ -92,8 +93,8 @@ template <WeightType T, int kGroup, typename F>
       const uint16x8_t cd[2] = {vreinterpretq_u16_u8(vzip1q_u8(c[half], d[half])),
                                 vreinterpretq_u16_u8(vzip2q_u8(c[half], d[half]))};
       unroll<4>([&](auto i) KAZEIA_INLINE {
-        const uint8x16_t packed = vreinterpretq_u8_u16(i % 2 == 0 ? vzip1q_u16(ab[i / 2], cd[i / 2])
-                                                                  : vzip2q_u16(ab[i / 2], cd[i / 2]));
+        const uint8x16_t packed =
+            vreinterpretq_u8_u16(i % 2 == 0 ? vzip1q_u16(ab[i / 2], cd[i / 2]) : vzip2q_u16(ab[i / 2], cd[i / 2]));
         const uint8x16_t first = vandq_u8(packed, vdupq_n_u8(0x0f)), second = vshrq_n_u8(packed, 4);
         constexpr std::integral_constant<int, 4 * half + i> kQuad;
         if constexpr (Traits<T>::kCodebook) {
@@ -106,52 +107,24 @@ template <WeightType T, int kGroup, typename F>
   }
 }
 
-struct RowScales {
-  float32x4_t scale[2];    // of rows 0..3 and 4..7
-  float32x4_t minimum[2];  // zero for types without one
-};
-
-// Scales of rows [8 * kOctet, +8); kPhase: columns [16 * kPhase, +16) of a type with two scales.
-template <WeightType T, int kOctet, int kPhase>
-[[gnu::always_inline]] static inline RowScales read_scales(const std::uint8_t* tile) {
-  RowScales out{{vdupq_n_f32(0), vdupq_n_f32(0)}, {vdupq_n_f32(0), vdupq_n_f32(0)}};
-  const std::uint8_t* p = tile + Traits<T>::kScaleOffset;
-  if constexpr (T == WeightType::kMXFP4) {
-    // The upper half of the float 2^(e - 128): (e - 1) << 7, or a subnormal for e = 0 and 1.
-    const uint8x8_t e = vld1_u8(p + kOctet * 8);
-    const int16x8_t normal = vsubq_s16(vreinterpretq_s16_u16(vshll_n_u8(e, 7)), vdupq_n_s16(0x80));
-    const uint8x8_t subnormal = vshl_u8(vdup_n_u8(0x20), vreinterpret_s8_u8(vmin_u8(e, vdup_n_u8(2))));
-    const int16x8_t bits = vmaxq_s16(normal, vreinterpretq_s16_u16(vmovl_u8(subnormal)));
-    out.scale[0] = vreinterpretq_f32_s32(vshll_n_s16(vget_low_s16(bits), 16));
-    out.scale[1] = vreinterpretq_f32_s32(vshll_high_n_s16(bits, 16));
-  } else if constexpr (Traits<T>::kMinimum) {
-    const uint16x8_t a = vreinterpretq_u16_u8(vld1q_u8(p + kOctet * 32));
-    const uint16x8_t b = vreinterpretq_u16_u8(vld1q_u8(p + kOctet * 32 + 16));
-    const float16x8_t scales = vreinterpretq_f16_u16(vuzp1q_u16(a, b));
-    const float16x8_t minimums = vreinterpretq_f16_u16(vuzp2q_u16(a, b));
-    out.scale[0] = vcvt_f32_f16(vget_low_f16(scales));
-    out.scale[1] = vcvt_high_f32_f16(scales);
-    out.minimum[0] = vcvt_f32_f16(vget_low_f16(minimums));
-    out.minimum[1] = vcvt_high_f32_f16(minimums);
-  } else {
-    const float16x8_t scales = vreinterpretq_f16_u8(vld1q_u8(p + kPhase * 64 + kOctet * 16));
-    out.scale[0] = vcvt_f32_f16(vget_low_f16(scales));
-    out.scale[1] = vcvt_high_f32_f16(scales);
-  }
-  return out;
-}
-
 // The kernel of a type that is known at run time: f(integral_constant<WeightType, T>).
 template <typename F>
 static inline auto with_type(WeightType type, F&& f) {
   switch (type) {
-    case WeightType::kQ4_1: return f(std::integral_constant<WeightType, WeightType::kQ4_1>{});
-    case WeightType::kQ8_0: return f(std::integral_constant<WeightType, WeightType::kQ8_0>{});
-    case WeightType::kQ4_K: return f(std::integral_constant<WeightType, WeightType::kQ4_K>{});
-    case WeightType::kQ6_K: return f(std::integral_constant<WeightType, WeightType::kQ6_K>{});
-    case WeightType::kIQ4_NL: return f(std::integral_constant<WeightType, WeightType::kIQ4_NL>{});
-    case WeightType::kMXFP4: return f(std::integral_constant<WeightType, WeightType::kMXFP4>{});
-    case WeightType::kQ4_0: break;
+    case WeightType::kQ4_1:
+      return f(std::integral_constant<WeightType, WeightType::kQ4_1>{});
+    case WeightType::kQ8_0:
+      return f(std::integral_constant<WeightType, WeightType::kQ8_0>{});
+    case WeightType::kQ4_K:
+      return f(std::integral_constant<WeightType, WeightType::kQ4_K>{});
+    case WeightType::kQ6_K:
+      return f(std::integral_constant<WeightType, WeightType::kQ6_K>{});
+    case WeightType::kIQ4_NL:
+      return f(std::integral_constant<WeightType, WeightType::kIQ4_NL>{});
+    case WeightType::kMXFP4:
+      return f(std::integral_constant<WeightType, WeightType::kMXFP4>{});
+    case WeightType::kQ4_0:
+      break;
   }
   return f(std::integral_constant<WeightType, WeightType::kQ4_0>{});
 }
