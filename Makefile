@@ -1,6 +1,6 @@
 # Kazeia-Engine. `make run` answers a question; `make test` proves the rest. `make help` lists everything.
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-aarch64 quality asan fuzz lint format clean
+.PHONY: help setup build run test test-aarch64 quality asan fuzz versus lint format clean
 
 MODEL ?= models/kazeia-mini-qwen35-q4_0.gguf
 PROMPT ?= What is the capital of France?
@@ -44,8 +44,15 @@ asan: ## the same tests under the address and undefined-behaviour sanitizers
 
 fuzz: ## fuzz the GGUF reader: make fuzz SECONDS=60
 	@scripts/setup fuzz
-	@scripts/build fuzz gguf_reader_fuzz -- $(CONFIGURE)
-	@fuzz/run gguf_reader $(SECONDS)
+	@scripts/build fuzz gguf_reader_fuzz --
+	@mkdir -p build/fuzz/corpus
+	@build/fuzz/gguf_reader_fuzz -max_total_time=$(SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=1024 \
+	  -dict=fuzz/gguf_reader.dict -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/gguf_reader_seeds
+
+versus: ## speed and memory against llama.cpp's default: make versus MODEL=file.gguf [FLAGS=--quick]
+	@scripts/setup
+	@scripts/build release kazeia kazeia-upstream-peer -- $(CONFIGURE)
+	@$(PROGRAM) versus "$$MODEL" $(FLAGS)
 
 lint: ## clang-format (check) and clang-tidy
 	@scripts/setup lint tests

@@ -22,7 +22,7 @@ void expect_error(const Outcome& outcome, int exit_code, const std::string& reas
 }
 
 std::vector<std::string> hello(const std::string& path, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments{"run", path, "-p", "Hello!", "--temp", "0"};
+  std::vector<std::string> arguments{"run", path, "-p", "Hello!", "--temp", "0", "--threads", "1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -101,7 +101,7 @@ TEST(Errors, FullDisk) {
 
 TEST(Errors, FileSizeLimitReached) {
   const Scratch scratch;
-  const Setup setup{.stdout_file = scratch.path("answer.txt"), .file_size_limit = 5};
+  const Conditions setup{.stdout_file = scratch.path("answer.txt"), .file_size_limit = 5};
   expect_error(run(hello(model_path(kDense), {"--no-think"}), setup), 6, "standard output");
   EXPECT_EQ(read_file(scratch.path("answer.txt")), "Hello");
 }
@@ -117,8 +117,8 @@ TEST(Errors, ClosedOutput) {
 TEST(Errors, DiskFullWhileSavingAConversation) {
   const Scratch scratch;
   const std::string path = scratch.path("talk.json");
-  const Outcome outcome =
-      run({"chat", model_path(kDense), "--no-think"}, {.input = "Hello!\n/save " + path + "\n", .file_size_limit = 20});
+  const Outcome outcome = run({"chat", model_path(kDense), "--no-think", "--threads", "1"},
+                              {.input = "Hello!\n/save " + path + "\n", .file_size_limit = 20});
   EXPECT_EQ(outcome.exit_code, 6) << outcome.err;
   EXPECT_NE(outcome.err.find("no space left"), std::string::npos) << outcome.err;
   EXPECT_TRUE(scratch.names().empty());

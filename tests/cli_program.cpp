@@ -93,7 +93,7 @@ std::size_t Outcome::error_lines() const {
   return static_cast<std::size_t>(std::count(err.begin(), err.end(), '\n'));
 }
 
-Outcome run(const std::vector<std::string>& arguments, const Setup& setup) {
+Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) {
   std::signal(SIGPIPE, SIG_IGN);
   Pipe in;
   Pipe out;

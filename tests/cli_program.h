@@ -15,13 +15,13 @@ inline const std::string kHybrid = "kazeia-mini-qwen35-q4_0.gguf";
 
 std::string model_path(const std::string& name);  // of a shipped model
 
-struct Setup {
-  std::string input;                              // all of stdin
-  std::string stdout_file;                        // written instead of captured, if not empty
-  std::uint64_t file_size_limit = 0;              // bytes; 0 = none
-  bool close_stdout_after_first_byte = false;     // as `head -c 1` does
-  std::vector<std::string> environment;           // "NAME=value"
-  std::function<void(pid_t)> after_first_output;  // called once stdout or stderr has brought something
+struct Conditions {
+  std::string input{};                              // all of stdin
+  std::string stdout_file{};                        // written instead of captured, if not empty
+  std::uint64_t file_size_limit = 0;                // bytes; 0 = none
+  bool close_stdout_after_first_byte = false;       // as `head -c 1` does
+  std::vector<std::string> environment{};           // "NAME=value"
+  std::function<void(pid_t)> after_first_output{};  // called once stdout or stderr has brought something
 };
 
 struct Outcome {
@@ -32,7 +32,7 @@ struct Outcome {
 };
 
 // Runs to the end, at most two minutes (then it is killed and the test fails).
-Outcome run(const std::vector<std::string>& arguments, const Setup& setup = {});
+Outcome run(const std::vector<std::string>& arguments, const Conditions& setup = {});
 
 // The program on a terminal of its own.
 class Terminal {

@@ -17,15 +17,15 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-struct Run {
+struct Finished {
   int exit_code = -1;
   std::string output;  // stdout and stderr
 };
 
-Run quality(const std::string& model, const std::string& dialogues, const std::string& options) {
+Finished quality(const std::string& model, const std::string& dialogues, const std::string& options) {
   const std::string command = std::string(std::getenv("KAZEIA_PROGRAM")) + " quality '" + std::getenv("KAZEIA_MODELS") +
                               "/" + model + "' --dialogues '" + dialogues + "' --threads 1 " + options + " 2>&1";
-  Run run;
+  Finished run;
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return run;
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) run.output += static_cast<char>(c);
@@ -37,7 +37,7 @@ Run quality(const std::string& model, const std::string& dialogues, const std::s
 constexpr const char* kDialogues = KAZEIA_VECTORS "/dialogues.jsonl";
 
 void expect_all_of_200(const std::string& model) {
-  const Run run = quality(model, kDialogues, "--limit 200 --json");
+  const Finished run = quality(model, kDialogues, "--limit 200 --json");
   ASSERT_EQ(run.exit_code, 0) << run.output;
   const Json json = Json::parse(run.output, nullptr, false);
   ASSERT_TRUE(json.is_object()) << run.output;
@@ -76,7 +76,7 @@ TEST_F(QualityOnOwnDialogues, ShowsAWrongAnswerAndFailsBelowTheNumberAskedFor) {
                                  "\n"
                                  R"({"messages":[{"role":"user","content":"What is 2 + 2?"}],"expect":"2 + 2 = 4."})"
                                  "\n");
-  const Run run = quality("kazeia-mini-qwen35-q4_0.gguf", path, "--at-least 2");
+  const Finished run = quality("kazeia-mini-qwen35-q4_0.gguf", path, "--at-least 2");
   EXPECT_EQ(run.exit_code, 7) << run.output;
   EXPECT_THAT(run.output, HasSubstr("1 of 2 dialogues answered exactly"));
   EXPECT_THAT(run.output, HasSubstr("answered: 2 + 3 = 5."));
@@ -89,7 +89,7 @@ TEST_F(QualityOnOwnDialogues, NamesTheLineThatIsNoDialogue) {
             "\n"
             R"({"messages":[{"role":"assistant","content":"Hello!"}],"expect":"x"})"
             "\n");
-  const Run run = quality("kazeia-mini-qwen35-q4_0.gguf", path, "");
+  const Finished run = quality("kazeia-mini-qwen35-q4_0.gguf", path, "");
   EXPECT_EQ(run.exit_code, 3) << run.output;
   EXPECT_THAT(run.output, HasSubstr("line 2"));
   EXPECT_EQ(quality("kazeia-mini-qwen35-q4_0.gguf", write(""), "").exit_code, 3);

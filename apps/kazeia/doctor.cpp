@@ -35,6 +35,7 @@ std::vector<Cluster> clusters(const MachineFacts& machine) {
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<int>> alike;
   for (const CoreFacts& core : machine.cores) alike[{core.capacity, core.max_khz}].push_back(core.id);
   std::vector<Cluster> found;
+  found.reserve(alike.size());
   for (const auto& [kind, cores] : alike) found.push_back({kind.first, kind.second, cores});
   std::reverse(found.begin(), found.end());
   return found;
@@ -83,6 +84,7 @@ std::string cache_line(const MachineFacts& machine) {
     ++count;
     bytes = std::max(bytes, cache.bytes);
   }
+  parts.reserve(kinds.size());
   for (const auto& [kind, sizes] : kinds) {
     parts.push_back(fmt::format("L{} {} x {}", kind.first, sizes.first, format_bytes(sizes.second)));
   }

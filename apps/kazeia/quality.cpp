@@ -167,10 +167,10 @@ std::string as_json(const QualityArguments& arguments, const Outcome& outcome) {
 }
 
 std::string as_text(const QualityArguments& arguments, const Outcome& outcome) {
-  std::string text =
-      fmt::format("{}: {} of {} dialogues answered exactly, {} of {} earlier facts recalled ({}, {} threads)\n",
-                  std::filesystem::path(arguments.model).filename().string(), outcome.exact, outcome.asked,
-                  outcome.recall_exact, outcome.recall_asked, format_duration(outcome.seconds * 1000), outcome.threads);
+  std::string text = fmt::format(
+      "{}: {} of {} dialogues answered exactly, {} of {} earlier facts recalled ({}, {} thread{})\n",
+      std::filesystem::path(arguments.model).filename().string(), outcome.exact, outcome.asked, outcome.recall_exact,
+      outcome.recall_asked, format_duration(outcome.seconds * 1000), outcome.threads, outcome.threads == 1 ? "" : "s");
   for (std::size_t i = 0; i < std::min(kShownMismatches, outcome.mismatches.size()); ++i) {
     const Mismatch& mismatch = outcome.mismatches[i];
     text += fmt::format("  line {}: {}\n    expected: {}\n    answered: {}\n", mismatch.number, mismatch.question,

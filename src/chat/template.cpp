@@ -16,11 +16,15 @@ namespace {
 
 constexpr std::string_view kRunRaw = "Use `kazeia run --raw` to send text as it is";
 
-// What a template's exception says, without the source excerpt that follows.
-std::string first_line(std::string_view text) {
+// The reason in an exception of upstream's, as one line: it surrounds it with where and with source excerpts.
+std::string reason_in(std::string_view text) {
+  for (const std::string_view lead : {"\nError: ", "Jinja Exception: "}) {
+    const std::size_t at = text.rfind(lead);
+    if (at != std::string_view::npos) text.remove_prefix(at + lead.size());
+  }
   while (!text.empty() && text.front() == '\n') text.remove_prefix(1);
   text = text.substr(0, text.find('\n'));
-  while (!text.empty() && (text.back() == '.' || text.back() == ':')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == '.' || text.back() == ':' || text.back() == ' ')) text.remove_suffix(1);
   return std::string(text);
 }
 
@@ -84,7 +88,11 @@ ReplyMarkers markers_of(const common_chat_params& rendered, const std::string& s
   markers.thinking_open = leaves_thinking_open(rendered.generation_prompt, markers);
   if (has_tools) {
     for (const common_grammar_trigger& trigger : rendered.grammar_triggers) {
-      if (trigger.type == COMMON_GRAMMAR_TRIGGER_TYPE_WORD) markers.tool_starts.push_back(trigger.value);
+      if (trigger.type != COMMON_GRAMMAR_TRIGGER_TYPE_WORD) continue;
+      // White space around a marker varies from model to model.
+      const std::size_t begin = trigger.value.find_first_not_of(" \n");
+      const std::size_t end = trigger.value.find_last_not_of(" \n");
+      if (begin != std::string::npos) markers.tool_starts.push_back(trigger.value.substr(begin, end - begin + 1));
     }
   }
   return markers;
@@ -124,7 +132,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(std::shared_ptr<const
       reason = original.what();
     }
     return Error(ErrorCode::kUnsupported,
-                 fmt::format("the chat template in '{}' cannot be used: {}", model->path(), first_line(reason)),
+                 fmt::format("the chat template in '{}' cannot be used: {}", model->path(), reason_in(reason)),
                  std::string(kRunRaw));
   }
 }
@@ -175,7 +183,7 @@ Result<RenderedPrompt> ChatTemplate::render(const Conversation& conversation, co
     return prompt;
   } catch (const std::exception& error) {
     return Error(ErrorCode::kUnsupported,
-                 fmt::format("the chat template refused the conversation: {}", first_line(error.what())),
+                 fmt::format("the chat template refused the conversation: {}", reason_in(error.what())),
                  std::string(kRunRaw));
   }
 }

@@ -37,6 +37,19 @@ constexpr const char* kToolTemplate = R"({%- if tools %}
 {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
 {%- endif %})";
 
+// A thought that the prompt opens and calls in tags, the form of the Qwen3.5 family.
+constexpr const char* kTaggedToolTemplate = R"({%- if tools %}
+{{- '<|im_start|>system\nYou may call:\n' }}{%- for tool in tools %}{{- tool | tojson + '\n' }}{%- endfor %}
+{{- 'as <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call><|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\n<think>\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{- '\n</think>\n\n' }}{%- endif %}
+{%- endif %})";
+
 const std::vector<ToolDefinition> kWeather{
     {"weather", "Weather of a city",
      R"({"type":"object","properties":{"city":{"type":"string"}},"required":["city"]})"}};
@@ -132,6 +145,23 @@ TEST_P(TemplateTest, ShowsToolsToTheModelAndParsesItsCalls) {
   EXPECT_EQ(plain->answer, "It rains.");
   EXPECT_TRUE(plain->tool_calls.empty());
   EXPECT_FALSE(prompt.parser->parse("<tool_call>\n{\"name\": \"weather\", \"argu").ok());
+}
+
+TEST_P(TemplateTest, ParsesTaggedCallsBehindAThoughtThatThePromptOpened) {
+  const std::string call =
+      "<tool_call>\n<function=weather>\n<parameter=city>\nOrléans\n</parameter>\n</function>\n</tool_call>";
+  for (const bool thinking : {true, false}) {
+    const RenderedPrompt prompt =
+        render(one_question(), {.thinking = thinking, .tools = kWeather}, kTaggedToolTemplate);
+    EXPECT_EQ(prompt.markers.thinking_open, thinking);
+    EXPECT_EQ(prompt.markers.tool_starts, std::vector<std::string>{"<tool_call>"});
+    ASSERT_NE(prompt.parser, nullptr);
+    const auto reply = prompt.parser->parse((thinking ? "I look.\n</think>\n\n" : "") + call);
+    ASSERT_TRUE(reply.ok()) << reply.error().sentence();
+    ASSERT_EQ(reply->tool_calls.size(), 1U);
+    EXPECT_EQ(reply->tool_calls[0].name, "weather");
+    EXPECT_NE(reply->tool_calls[0].arguments.find("Orléans"), std::string::npos);
+  }
 }
 
 TEST_P(TemplateTest, ParsesSeveralCallsInOneReply) {

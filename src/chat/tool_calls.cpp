@@ -91,6 +91,10 @@ Result<ParsedReply> ReplyParser::parse(const std::string& reply) const {
     parsed.thinking = message.reasoning_content;
     parsed.answer = message.content;
     for (const common_chat_tool_call& call : message.tool_calls) {
+      // Upstream's parser is lenient and lets a call pass that a token limit cut in the middle.
+      if (!Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false).is_object()) {
+        return Error(ErrorCode::kUnsupported, fmt::format("the call of {} is not complete", call.name));
+      }
       parsed.tool_calls.push_back({call.name, call.arguments, call.id});
     }
     return parsed;

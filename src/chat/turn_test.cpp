@@ -54,7 +54,7 @@ TEST_P(TurnTest, RemembersWhatWasSaidInEarlierTurns) {
     conversation_ = {};
     EXPECT_EQ(say("My name is Alice.").answer, "Nice to meet you, Alice!");
     EXPECT_EQ(say("The secret word is lantern. Remember it.").answer, "I will remember it.");
-    EXPECT_EQ(say("What is 3 + 4?").answer, "3 + 4 = 7.");
+    EXPECT_EQ(say("What is the capital of Italy?").answer, "The capital of Italy is Rome.");
     EXPECT_EQ(say("What is the secret word?").answer, "The secret word is lantern.");
     EXPECT_EQ(say("What is my name?").answer, "Your name is Alice.");
   }

@@ -34,7 +34,8 @@ float deviation(Fill fill, std::uint64_t columns) {
 std::array<std::uint16_t, 256> scale_choices(float scale) {
   std::array<std::uint16_t, 256> choices{};
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    const float size = scale * (0.75f + 0.5f * static_cast<float>(i / 2) / 127.0f);
+    const std::size_t step = i / 2;  // one size for both signs
+    const float size = scale * (0.75f + 0.5f * static_cast<float>(step) / 127.0f);
     choices[i] = half_from_float(i % 2 == 0 ? size : -size);
   }
   return choices;

@@ -62,9 +62,10 @@ template <WeightType T, int kHalf>
   unroll<2>([&](auto group) KAZEIA_INLINE {
     if constexpr (group != 0) neon::load_after(dot, tile);
     neon::read_quants<T, 2 * kHalf + group>(tile, [&](auto quad, int8x16_t first, int8x16_t second) KAZEIA_INLINE {
-      dot[quad] = vdotq_laneq_s32(dot[quad], first, a, 2 * group);
-      dot[quad] = vdotq_laneq_s32(dot[quad], second, a, 2 * group + 1);
-                               if constexpr (T == WeightType::kQ6_K && (quad == 3 )) neon::load_after(dot, tile);
+      constexpr int kLane = 2 * group;  // a named constant: without optimisation GCC takes nothing else
+      dot[quad] = vdotq_laneq_s32(dot[quad], first, a, kLane);
+      dot[quad] = vdotq_laneq_s32(dot[quad], second, a, kLane + 1);
+      if constexpr (T == WeightType::kQ6_K && quad == 3) neon::load_after(dot, tile);
     });
   });
 }
@@ -168,16 +169,18 @@ template <WeightType T, int kTokens>
         int8x16_t a[kTokens];
         unroll<kTokens>([&](auto t) KAZEIA_INLINE { a[t] = vld1q_s8(quants[t] + block * 32 + kHalf * 16); });
         unroll<4>([&](auto lane) KAZEIA_INLINE {
+          constexpr int kLane = lane;
           unroll<2>([&](auto i) KAZEIA_INLINE {
             const int8x16_t w = vld1q_s8(weights + kHalf * 128 + lane * 32 + i * 16);
-            unroll<kTokens>([&](auto t) KAZEIA_INLINE { dot[i][t] = vdotq_laneq_s32(dot[i][t], w, a[t], lane); });
+            unroll<kTokens>([&](auto t) KAZEIA_INLINE { dot[i][t] = vdotq_laneq_s32(dot[i][t], w, a[t], kLane); });
           });
         });
       });
       unroll<2>([&](auto i) KAZEIA_INLINE {
         const float32x4_t scale = vld1q_f32(scales + 8 * phase + 4 * i);
         unroll<kTokens>([&](auto t) KAZEIA_INLINE {
-          total[i][t] = vfmaq_f32(total[i][t], vcvtq_f32_s32(dot[i][t]), vmulq_laneq_f32(scale, token_scale, t));
+          constexpr int kLane = t;
+          total[i][t] = vfmaq_f32(total[i][t], vcvtq_f32_s32(dot[i][t]), vmulq_laneq_f32(scale, token_scale, kLane));
         });
       });
     });
@@ -185,8 +188,10 @@ template <WeightType T, int kTokens>
       const float32x4_t weighted_sum = vld1q_f32(tokens.weighted_sum[block]);
       unroll<2>([&](auto i) KAZEIA_INLINE {
         const float32x4_t minimum = vld1q_f32(scales + 8 + 4 * i);
-        unroll<kTokens>([&](auto t)
-                            KAZEIA_INLINE { total[i][t] = vfmaq_laneq_f32(total[i][t], minimum, weighted_sum, t); });
+        unroll<kTokens>([&](auto t) KAZEIA_INLINE {
+          constexpr int kLane = t;
+          total[i][t] = vfmaq_laneq_f32(total[i][t], minimum, weighted_sum, kLane);
+        });
       });
     }
   }

@@ -73,11 +73,11 @@ template <WeightType T, int kGroup, typename F>
       const uint8x16_t high = vld1q_u8(tile + 512 + (kGroup / 2) * 128 + i * 16);
       uint8x16_t first, second;
       if constexpr (kGroup % 2 == 0) {
-        first = vandq_u8(vsliq_n_u8(low, high, 4), six_bits);
         second = vandq_u8(vsriq_n_u8(vshlq_n_u8(high, 2), low, 4), six_bits);
+        first = vandq_u8(vsliq_n_u8(low, high, 4), six_bits);
       } else {
-        first = vandq_u8(vbslq_u8(vdupq_n_u8(0x0f), low, high), six_bits);
         second = vsriq_n_u8(vshrq_n_u8(high, 2), low, 4);
+        first = vandq_u8(vsriq_n_u8(high, vshlq_n_u8(low, 4), 4), six_bits);
       }
       f(i, vreinterpretq_s8_u8(first), vreinterpretq_s8_u8(second));
     });
