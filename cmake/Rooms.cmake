@@ -51,5 +51,7 @@ function(kazeia_test name)
     PROPERTIES
       LABELS "${A_LABEL}"
       TIMEOUT "${A_TIMEOUT}"
-      ENVIRONMENT "KAZEIA_MODELS=${CMAKE_SOURCE_DIR}/models;KAZEIA_PROGRAM=${CMAKE_BINARY_DIR}/kazeia")
+      # Two properties, because a list in one of them is torn apart on its way through test discovery.
+      ENVIRONMENT "KAZEIA_MODELS=${CMAKE_SOURCE_DIR}/models"
+      ENVIRONMENT_MODIFICATION "KAZEIA_PROGRAM=set:${CMAKE_BINARY_DIR}/kazeia")
 endfunction()
