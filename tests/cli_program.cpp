@@ -36,6 +36,7 @@ constexpr std::chrono::seconds kWaitLimit{30};
   std::vector<std::string> words{program == nullptr ? "kazeia" : program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execv(argv[0], argv.data());
@@ -119,11 +120,17 @@ Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) 
   Outcome outcome;
   std::size_t sent = 0;
   bool told = false;
-  const auto deadline = Clock::now() + kRunLimit;
+  const auto started = Clock::now();
+  const auto deadline = started + kRunLimit;
+  bool interrupted = setup.interrupt_after.count() == 0;
   while (out.read_end >= 0 || err.read_end >= 0) {
     if (in.write_end >= 0 && sent == setup.input.size()) in.close_write();
     pollfd waiting[3] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}, {in.write_end, POLLOUT, 0}};
     if (::poll(waiting, 3, 200) < 0 && errno != EINTR) break;
+    if (!interrupted && Clock::now() >= started + setup.interrupt_after) {
+      interrupted = true;
+      ::kill(child, SIGINT);
+    }
     if (Clock::now() > deadline) {
       ADD_FAILURE() << "still running after two minutes";
       ::kill(child, SIGKILL);
@@ -136,7 +143,7 @@ Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) 
     if (waiting[0].revents != 0 && !drain(out.read_end, outcome.out)) out.close_read();
     if (waiting[1].revents != 0 && !drain(err.read_end, outcome.err)) err.close_read();
     if (setup.close_stdout_after_first_byte && !outcome.out.empty()) out.close_read();
-    if (!told && setup.after_first_output && (!outcome.out.empty() || !outcome.err.empty())) {
+    if (!told && setup.after_first_output && !outcome.out.empty()) {
       told = true;
       setup.after_first_output(child);
     }

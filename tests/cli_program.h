@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,7 +22,8 @@ struct Conditions {
   std::uint64_t file_size_limit = 0;                // bytes; 0 = none
   bool close_stdout_after_first_byte = false;       // as `head -c 1` does
   std::vector<std::string> environment{};           // "NAME=value"
-  std::function<void(pid_t)> after_first_output{};  // called once stdout or stderr has brought something
+  std::function<void(pid_t)> after_first_output{};  // called once stdout has brought something
+  std::chrono::milliseconds interrupt_after{0};     // SIGINT then; 0 = never
 };
 
 struct Outcome {
@@ -29,6 +31,7 @@ struct Outcome {
   std::string out;
   std::string err;
   std::size_t error_lines() const;
+  std::string all() const { return out + err; }
 };
 
 // Runs to the end, at most two minutes (then it is killed and the test fails).

@@ -58,6 +58,8 @@ TEST(Run, PrintsOneJsonObject) {
   EXPECT_EQ(object["stop_reason"], "end");
   EXPECT_EQ(object["architecture"], "qwen35");
   EXPECT_EQ(object["placement"], "cpu");
+  EXPECT_GT(object["tile_bytes"], 2'000'000);
+  EXPECT_EQ(object["cached_tile_bytes"], 0);
   EXPECT_EQ(object["threads"], 1);
   EXPECT_EQ(object["seed"], 9);
   EXPECT_EQ(object["context_tokens"], 2048);  // what the model was trained with
@@ -66,6 +68,30 @@ TEST(Run, PrintsOneJsonObject) {
     ASSERT_TRUE(object[key].is_number()) << key;
     EXPECT_GT(object[key].get<double>(), 0) << key;
   }
+}
+
+TEST(Run, KeepsPackedWeightsForTheNextStart) {
+  const Scratch scratch;
+  const std::vector<std::string> flags{"--json", "--no-think", "--tile-cache", scratch.path("tiles")};
+  for (const bool cached : {false, true}) {
+    const Outcome outcome = run(ask(kHybrid, "Hello!", flags));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const Json object = Json::parse(outcome.out, nullptr, false);
+    ASSERT_TRUE(object.is_object()) << outcome.out;
+    EXPECT_EQ(object["text"], "Hello! How can I help you?");
+    EXPECT_EQ(object["cached_tile_bytes"], cached ? object["tile_bytes"] : Json(0));
+  }
+}
+
+TEST(Run, LeavesTheTilesOutWhenAskedForUpstreamsLayouts) {
+  const Outcome outcome = run(ask(kHybrid, "Hello!", {"--json", "--no-think", "--upstream-layouts"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json object = Json::parse(outcome.out, nullptr, false);
+  ASSERT_TRUE(object.is_object()) << outcome.out;
+  EXPECT_EQ(object["text"], "Hello! How can I help you?");
+  EXPECT_EQ(object["placement"], "upstream");
+  EXPECT_EQ(object["tile_bytes"], 0);
+  EXPECT_EQ(run(ask(kHybrid, "Hello!", {"--upstream-layouts", "--tile-cache", "tiles"})).exit_code, 2);
 }
 
 TEST(Run, AnswersWithoutThinkingWhenAsked) {
@@ -139,11 +165,7 @@ TEST(Run, StopsAtATokenBoundaryOnInterrupt) {
   const std::string grammar = scratch.write("endless.gbnf", kEndless);
   const std::vector<std::string> arguments =
       ask(kDense, "Hello!", {"--grammar", grammar, "--no-think", "--context", "100000", "--max-tokens", "-1"});
-  const Outcome outcome = run(arguments, {.after_first_output = [](pid_t child) {
-                                // The first output is the warning about the context; the answer follows it.
-                                ::usleep(300'000);
-                                ::kill(child, SIGINT);
-                              }});
+  const Outcome outcome = run(arguments, {.after_first_output = [](pid_t child) { ::kill(child, SIGINT); }});
   EXPECT_EQ(outcome.exit_code, 130);
   EXPECT_FALSE(outcome.out.empty());
   EXPECT_NE(outcome.err.find("by the user"), std::string::npos) << outcome.err;

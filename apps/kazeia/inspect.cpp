@@ -1,6 +1,8 @@
 // `kazeia inspect`: what a GGUF file contains, without loading it.
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "gguf/inspection.h"
 #include "gguf/loadable.h"
 #include "gguf/reader.h"
+#include "tiles/layout.h"
 #include "verbs.h"
 
 namespace kazeia::cli {
@@ -35,6 +38,42 @@ std::string shape_of(const gguf::Tensor& tensor) {
     shape += fmt::format("{}{}", d == 0 ? "" : " x ", tensor.dims[d]);
   return shape;
 }
+
+// The tiles that the engine would keep this weight in; nullopt: it stays as upstream keeps it.
+std::optional<tiles::Shape> tile_shape(const gguf::Tensor& tensor) {
+  const auto type = tiles::weight_type_of(static_cast<std::uint32_t>(tensor.type->id));
+  if (tensor.dimension_count != 2 || !type) return std::nullopt;
+  return tiles::Shape{*type, static_cast<std::int64_t>(tensor.dims[1]), static_cast<std::int64_t>(tensor.dims[0])};
+}
+
+// Tensors, and their bytes in the file, on one of the two paths.
+struct PathShare {
+  std::uint64_t tensors = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t tile_bytes = 0;         // as the tiles lie in memory; padding and wider scales included
+  std::vector<std::string_view> types;  // each once, in file order
+
+  void add(const gguf::Tensor& tensor, const std::optional<tiles::Shape>& shape) {
+    ++tensors;
+    bytes += tensor.bytes;
+    if (shape) tile_bytes += shape->bytes();
+    if (std::find(types.begin(), types.end(), tensor.type->name) == types.end()) types.push_back(tensor.type->name);
+  }
+};
+
+struct TileShare {
+  PathShare tiles;
+  PathShare upstream;
+
+  explicit TileShare(const gguf::ModelFile& model) {
+    for (const gguf::File& part : model.parts()) {
+      for (const gguf::Tensor& tensor : part.tensors()) {
+        const auto shape = tile_shape(tensor);
+        (shape ? tiles : upstream).add(tensor, shape);
+      }
+    }
+  }
+};
 
 std::string list_text(const std::vector<std::uint64_t>& list) {
   if (list.size() == 1) return std::to_string(list.front());
@@ -135,12 +174,25 @@ void print_types(const Inspection& facts) {
   }
 }
 
+std::string path_text(const PathShare& path) {
+  std::string types;
+  for (const std::string_view type : path.types) types += fmt::format("{}{}", types.empty() ? "" : ", ", type);
+  return fmt::format("{} in {} tensor{}{}", format_bytes(path.bytes), path.tensors, path.tensors == 1 ? "" : "s",
+                     types.empty() ? "" : fmt::format(" ({})", types));
+}
+
+void print_paths(const gguf::ModelFile& model, const Inspection& facts) {
+  const TileShare paths(model);
+  fmt::print("\ntiles: {}, {:.1f}%; on upstream's path: {}\n", path_text(paths.tiles),
+             share(paths.tiles.bytes, facts.tensor_bytes), path_text(paths.upstream));
+}
+
 void print_tensors(const gguf::ModelFile& model) {
-  fmt::print("\n{:<44} {:<8} {:>22} {:>12}\n", "tensor", "type", "shape", "size");
+  fmt::print("\n{:<44} {:<8} {:>22} {:>12}  {}\n", "tensor", "type", "shape", "size", "path");
   for (const gguf::File& part : model.parts()) {
     for (const gguf::Tensor& tensor : part.tensors()) {
-      fmt::print("{:<44} {:<8} {:>22} {:>12}\n", printable(tensor.name), tensor.type->name, shape_of(tensor),
-                 format_bytes(tensor.bytes));
+      fmt::print("{:<44} {:<8} {:>22} {:>12}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor),
+                 format_bytes(tensor.bytes), tile_shape(tensor) ? "tiles" : "upstream");
     }
   }
 }
@@ -184,6 +236,16 @@ Json to_json(const gguf::ModelFile& model, const Inspection& facts, bool with_te
                              {"bytes", type.bytes},
                              {"share_percent", share(type.bytes, facts.tensor_bytes)}});
   }
+  const TileShare paths(model);
+  json["tiles"] = {{"tensors", paths.tiles.tensors},
+                   {"bytes", paths.tiles.bytes},
+                   {"tile_bytes", paths.tiles.tile_bytes},
+                   {"share_percent", share(paths.tiles.bytes, facts.tensor_bytes)},
+                   {"types", paths.tiles.types}};
+  json["upstream_path"] = {{"tensors", paths.upstream.tensors},
+                           {"bytes", paths.upstream.bytes},
+                           {"share_percent", share(paths.upstream.bytes, facts.tensor_bytes)},
+                           {"types", paths.upstream.types}};
   Json& tokenizer = json["tokenizer"];
   tokenizer["model"] = facts.tokenizer;
   tokenizer["pre"] = facts.pre_tokenizer;
@@ -208,6 +270,7 @@ Json to_json(const gguf::ModelFile& model, const Inspection& facts, bool with_te
                         {"shape", std::vector(tensor.dims.begin(), tensor.dims.begin() + tensor.dimension_count)},
                         {"bytes", tensor.bytes},
                         {"offset", tensor.offset},
+                        {"path", tile_shape(tensor) ? "tiles" : "upstream"},
                         {"part", i}});
       }
     }
@@ -227,6 +290,7 @@ Status inspect(const InspectArguments& arguments) {
     print_model(facts);
     print_vocabulary(facts);
     print_types(facts);
+    print_paths(model, facts);
     if (arguments.tensors) print_tensors(model);
     const Status loadable = check_loadable(model.parts());
     if (!loadable.ok()) fmt::print("\nThis file cannot be run: {}\n", loadable.error().sentence());

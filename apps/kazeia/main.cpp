@@ -18,8 +18,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", KAZEIA_VERSION);
   app.require_subcommand(1);
   app.fallthrough(false);
-  app.footer("`kazeia VERB --help` explains a verb. Exit codes: 0 done, 2 usage, 3 file, 4 unsupported,\n"
-             "5 too large, 6 cannot write, 7 engine, 130 stopped by the user.");
+  app.footer(
+      "`kazeia VERB --help` explains a verb. Exit codes: 0 done, 2 usage, 3 file, 4 unsupported,\n"
+      "5 too large, 6 cannot write, 7 engine, 130 stopped by the user.");
 
   cli::Action action;
   cli::add_run(app, action);

@@ -28,12 +28,30 @@ std::uint32_t context_for(const Model& model, const ModelFlags& flags, bool quie
 
 }  // namespace
 
+ModelOptions WeightFlags::options() const {
+  ModelOptions options;
+  options.tile_cache_directory = tile_cache_directory;
+  if (upstream_layouts) options.placement = Placement::kUpstream;
+  return options;
+}
+
+void add_weight_flags(CLI::App& verb, WeightFlags& flags) {
+  CLI::Option* cache =
+      verb.add_option("--tile-cache", flags.tile_cache_directory,
+                      "Keep the packed weights in this folder; the next start reads them instead of packing again")
+          ->type_name("DIR");
+  verb.add_flag("--upstream-layouts", flags.upstream_layouts,
+                "Load and compute as llama.cpp alone would, without the tile layout (to compare)")
+      ->excludes(cache);
+}
+
 void add_model_flags(CLI::App& verb, ModelFlags& flags) {
   verb.add_option("MODEL", flags.path, "The model, a GGUF file (of a split model, the first part)")->required();
   verb.add_option("--context", flags.context_tokens,
                   "Tokens of prompt and answer together (default: 4096, or what the model was trained with if less)")
       ->check(CLI::Range(1U, (1U << 31) - 256));
   verb.add_option("--threads", flags.threads, "Default: the physical performance cores")->check(CLI::Range(1, 512));
+  add_weight_flags(verb, flags.weights);
 }
 
 void add_sampling_flags(CLI::App& verb, SamplingOptions& sampling) {
@@ -52,7 +70,7 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
   LoadedModel loaded;
   {
     ProgressBar bar("loading");
-    ModelOptions options;
+    ModelOptions options = flags.weights.options();
     options.cancel = &cancel;
     options.on_progress = [&bar](float fraction) { bar.update(static_cast<double>(fraction)); };
     KAZEIA_ASSIGN(loaded.model, Model::load(flags.path, options));

@@ -16,13 +16,23 @@
 
 namespace kazeia::cli {
 
+// How the weights are kept; what every verb that loads a model offers.
+struct WeightFlags {
+  std::string tile_cache_directory;  // empty: nothing is kept
+  bool upstream_layouts = false;
+
+  ModelOptions options() const;
+};
+
 struct ModelFlags {
   std::string path;
+  WeightFlags weights;
   std::optional<std::uint32_t> context_tokens;  // not given: 4096, or what the model was trained with if that is less
   int threads = 0;                              // 0 = the engine's choice
 };
 
-void add_model_flags(CLI::App& verb, ModelFlags& flags);             // MODEL, --context, --threads
+void add_weight_flags(CLI::App& verb, WeightFlags& flags);           // --tile-cache, --upstream-layouts
+void add_model_flags(CLI::App& verb, ModelFlags& flags);             // these, MODEL, --context, --threads
 void add_sampling_flags(CLI::App& verb, SamplingOptions& sampling);  // --seed, --temp, --top-k, ...
 
 struct LoadedModel {

@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/units.h"
 #include "chat/turn.h"
+#include "options.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -35,6 +36,7 @@ struct QualityArguments {
   std::size_t limit = 0;  // 0 = all
   std::optional<std::size_t> at_least;
   int threads = 0;
+  WeightFlags weights;
   bool json = false;
 };
 
@@ -184,7 +186,7 @@ std::string as_text(const QualityArguments& arguments, const Outcome& outcome) {
 
 Status quality(const QualityArguments& arguments) {
   KAZEIA_ASSIGN(const std::vector<Dialogue> dialogues, read_dialogues(arguments.dialogues, arguments.limit));
-  KAZEIA_ASSIGN(const std::shared_ptr<const Model> model, Model::load(arguments.model, ModelOptions{}));
+  KAZEIA_ASSIGN(const std::shared_ptr<const Model> model, Model::load(arguments.model, arguments.weights.options()));
   KAZEIA_ASSIGN(const Outcome outcome, ask_all(model, dialogues, arguments));
   Output output;
   KAZEIA_TRY(output.write(arguments.json ? as_json(arguments, outcome)
@@ -211,6 +213,7 @@ void add_quality(CLI::App& app, Action& action) {
   verb->add_option("--at-least", arguments->at_least, "Fail (exit code 7) below N exact answers");
   verb->add_option("--threads", arguments->threads, "Default: the physical performance cores")
       ->check(CLI::Range(1, 512));
+  add_weight_flags(*verb, arguments->weights);
   verb->add_flag("--json", arguments->json, "Print one JSON object, with every mismatch");
   verb->callback([arguments, &action] { action = [arguments] { return quality(*arguments); }; });
 }

@@ -150,6 +150,8 @@ Json reply_json(const RunArguments& arguments, const Reply& reply) {
           {"model", arguments.model.path},
           {"architecture", reply.loaded.model->architecture()},
           {"placement", placement_name(reply.loaded.model->placement())},
+          {"tile_bytes", reply.loaded.model->tile_bytes()},
+          {"cached_tile_bytes", reply.loaded.model->cached_tile_bytes()},
           {"threads", timeline.decode_threads()},
           {"context_tokens", timeline.capacity_tokens()},
           {"seed", arguments.sampling.seed},
@@ -230,7 +232,7 @@ Status run(const RunArguments& arguments) {
     const Error& error = status.error();
     const Json object = {
         {"error", {{"code", error_code_name(error.code())}, {"message", error.message()}, {"next", error.next()}}}};
-    const Status written = output.write(one_line(object));
+    Status written = output.write(one_line(object));
     if (!written.ok()) return written;
   }
   return status;

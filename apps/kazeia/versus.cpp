@@ -1,7 +1,7 @@
 // `kazeia versus`: upstream's default CPU configuration against the tiles, on this machine, in one run.
 //
-// Every repetition is a pair of fresh processes, upstream first, then tiles, asked for the same steps on the same number of
-// threads. The quoted ratio is the median over the pairs, so that a machine that drifts slows both sides.
+// Every repetition is a pair of fresh processes, upstream first, then tiles, asked for the same steps on the same
+// number of threads. The quoted ratio is the median over the pairs, so that a machine that drifts slows both sides.
 
 #include <cstdio>
 #include <filesystem>
@@ -47,7 +47,7 @@ struct Figure {
   std::string key;     // in `ratios`
   std::string sample;  // as the children name it
   std::string unit;
-  double scale;        // sample * scale is in `unit`
+  double scale;  // sample * scale is in `unit`
 };
 
 const std::vector<Figure>& figures() {

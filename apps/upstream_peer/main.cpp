@@ -61,12 +61,12 @@ int run(int argc, char** argv) {
   if (!decode(greeting)) return fail("decoding failed");
   report("first_token_ms", load.elapsed_ms());
 
-  const kazeia::bench::Subject subject{
-      [&] {
-        llama_memory_clear(llama_get_memory(context), true);
-        count = 0;
-      },
-      [&] { return count; }, decode, [&](std::int32_t token) { return decode({token}); }};
+  const kazeia::bench::Subject subject{[&] {
+                                         llama_memory_clear(llama_get_memory(context), true);
+                                         count = 0;
+                                       },
+                                       [&] { return count; }, decode,
+                                       [&](std::int32_t token) { return decode({token}); }};
   if (!kazeia::bench::run_steps(subject, steps, report)) return fail("decoding failed");
   report("peak_rss_bytes", static_cast<double>(kazeia::read_process_memory().peak_rss_bytes));
   llama_free(context);

@@ -18,13 +18,20 @@ Error Error::within(std::string_view context) const {
 
 std::string_view error_code_name(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kUsage: return "usage";
-    case ErrorCode::kFile: return "file";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kTooLarge: return "too_large";
-    case ErrorCode::kWrite: return "write";
-    case ErrorCode::kEngine: return "engine";
-    case ErrorCode::kCancelled: return "cancelled";
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kFile:
+      return "file";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kTooLarge:
+      return "too_large";
+    case ErrorCode::kWrite:
+      return "write";
+    case ErrorCode::kEngine:
+      return "engine";
+    case ErrorCode::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }

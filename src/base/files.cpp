@@ -29,7 +29,9 @@ Error cannot_open(const std::string& path, int error_number) {
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
@@ -56,8 +58,8 @@ Result<std::uint64_t> regular_file_size(const std::string& path) {
 Result<std::string> read_text_file(const std::string& path, std::uint64_t limit_bytes) {
   KAZEIA_ASSIGN(const std::uint64_t size, regular_file_size(path));
   if (size > limit_bytes) {
-    return Error(ErrorCode::kFile, fmt::format("'{}' has {} bytes, more than the {} accepted here", path, size,
-                                               limit_bytes));
+    return Error(ErrorCode::kFile,
+                 fmt::format("'{}' has {} bytes, more than the {} accepted here", path, size, limit_bytes));
   }
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return cannot_open(path, errno);
@@ -116,8 +118,7 @@ AtomicFileWriter::~AtomicFileWriter() {
 Result<AtomicFileWriter> AtomicFileWriter::create(const std::string& path, unsigned mode) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return Error(ErrorCode::kWrite, fmt::format("'{}' is not a file that can be replaced", path),
-                 "Choose a file name");
+    return Error(ErrorCode::kWrite, fmt::format("'{}' is not a file that can be replaced", path), "Choose a file name");
   }
   std::string temporary = path + ".partial-XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);

@@ -19,7 +19,9 @@ void set_log_sink(LogSink replacement) {
   sink = std::move(replacement);
 }
 
-void set_log_level(LogLevel level) { threshold.store(level); }
+void set_log_level(LogLevel level) {
+  threshold.store(level);
+}
 
 void log(LogLevel level, std::string_view message) {
   if (level < threshold.load()) return;

@@ -14,17 +14,29 @@ namespace kazeia {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}          // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}      // NOLINT: implicit on purpose
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit on purpose
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
   // Programmer errors when the other alternative is held.
-  T& value() & { assert(ok()); return *std::get_if<0>(&state_); }
-  const T& value() const& { assert(ok()); return *std::get_if<0>(&state_); }
-  T&& value() && { assert(ok()); return std::move(*std::get_if<0>(&state_)); }
-  const Error& error() const { assert(!ok()); return *std::get_if<1>(&state_); }
+  T& value() & {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && {
+    assert(ok());
+    return std::move(*std::get_if<0>(&state_));
+  }
+  const Error& error() const {
+    assert(!ok());
+    return *std::get_if<1>(&state_);
+  }
 
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
@@ -45,7 +57,10 @@ class [[nodiscard]] Result<void> {
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { assert(!ok()); return *error_; }
+  const Error& error() const {
+    assert(!ok());
+    return *error_;
+  }
 
  private:
   std::optional<Error> error_;
@@ -56,10 +71,10 @@ using Status = Result<void>;
 }  // namespace kazeia
 
 // Returns the error of `expression` (a Status or Result) from the enclosing function, if it has one.
-#define KAZEIA_TRY(expression)                                  \
-  do {                                                          \
-    auto kazeia_status_ = (expression);                         \
-    if (!kazeia_status_.ok()) return kazeia_status_.error();    \
+#define KAZEIA_TRY(expression)                               \
+  do {                                                       \
+    auto kazeia_status_ = (expression);                      \
+    if (!kazeia_status_.ok()) return kazeia_status_.error(); \
   } while (false)
 
 // KAZEIA_ASSIGN(auto model, Model::load(path)): declares `model`, or returns the error.

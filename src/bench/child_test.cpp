@@ -7,8 +7,8 @@ namespace {
 
 TEST(Child, IsReadLineByLine) {
   std::vector<std::string> lines;
-  const Status status = run_child({"/bin/sh", "-c", "echo one; echo two"},
-                                  [&](std::string_view line) { lines.emplace_back(line); });
+  const Status status =
+      run_child({"/bin/sh", "-c", "echo one; echo two"}, [&](std::string_view line) { lines.emplace_back(line); });
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(lines, (std::vector<std::string>{"one", "two"}));
 }
@@ -30,8 +30,8 @@ TEST(Child, ThatDoesNotExistIsAFileError) {
 
 TEST(Child, IsEndedByACancel) {
   CancelFlag cancel;
-  const Status status = run_child({"/bin/sh", "-c", "echo started; exec sleep 60"},
-                                  [&](std::string_view) { cancel.request(); }, &cancel);
+  const Status status = run_child(
+      {"/bin/sh", "-c", "echo started; exec sleep 60"}, [&](std::string_view) { cancel.request(); }, &cancel);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kCancelled);
 }

@@ -14,7 +14,7 @@ double coefficient_of_variation(std::span<const double> samples);
 // A against B, measured alternately: one ratio per pair, so that a machine that drifts slows both sides of a pair.
 struct Ratio {
   double median = 0;
-  double low = 0;   // smallest and largest pair
+  double low = 0;  // smallest and largest pair
   double high = 0;
 };
 // a[i] / b[i]; the shorter list decides how many pairs there are.

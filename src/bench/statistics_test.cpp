@@ -27,7 +27,9 @@ TEST(Statistics, PairedRatiosForgetADriftThatBothSidesShare) {
   EXPECT_DOUBLE_EQ(ratio.high, 2.0);
 }
 
-TEST(Statistics, RatiosWithoutAPairAreZero) { EXPECT_DOUBLE_EQ(paired_ratio(std::array{1.0}, {}).median, 0.0); }
+TEST(Statistics, RatiosWithoutAPairAreZero) {
+  EXPECT_DOUBLE_EQ(paired_ratio(std::array{1.0}, {}).median, 0.0);
+}
 
 }  // namespace
 }  // namespace kazeia::bench

@@ -1,8 +1,8 @@
-// What one measured process does: the same steps for our engine and for upstream's plain API, so that the two sides of a
-// comparison cannot differ in what they are asked.
+// What one measured process does: the same steps for our engine and for upstream's plain API, so that the two sides of
+// a comparison cannot differ in what they are asked.
 //
-// A step is a word: "prefill:512" (from an empty state), "decode:4096:32" (32 tokens at depth 4096). Each reports tokens
-// per second under its name without the count: "prefill_512", "decode_4096".
+// A step is a word: "prefill:512" (from an empty state), "decode:4096:32" (32 tokens at depth 4096). Each reports
+// tokens per second under its name without the count: "prefill_512", "decode_4096".
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,9 @@ inline std::optional<Step> parse_step(std::string_view word) {
 }
 
 // The n-th token of a text without meaning, the same for everybody; ordinary ids of any vocabulary over 1000.
-inline std::int32_t nth_token(std::int64_t n) { return static_cast<std::int32_t>(100 + (n * 7919) % 887); }
+inline std::int32_t nth_token(std::int64_t n) {
+  return static_cast<std::int32_t>(100 + (n * 7919) % 887);
+}
 
 // What is measured. Functions return false on failure.
 struct Subject {

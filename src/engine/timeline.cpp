@@ -38,7 +38,7 @@ Status validate(const TimelineOptions& options) {
 }
 
 Status check_memory(llama_model* model, const llama_context_params& params, std::uint64_t available_bytes) {
-  if (available_bytes == 0) return {};
+  if (available_bytes == 0 || generous_state_bytes(model, params) < available_bytes / 2) return {};
   KAZEIA_ASSIGN(const plan::StateShape shape, estimate_state(model, params));
   const std::uint64_t needed = shape.bytes(params.n_ctx);
   if (plan::fits(needed, available_bytes)) return {};

@@ -3,10 +3,14 @@
 namespace kazeia::tiles {
 namespace {
 
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 // One cache line more than the row: rows of 4096 bytes would all fall into the same cache sets.
-constexpr std::int64_t stride_of(std::int64_t blocks) { return round_up(blocks * 32, 64) + 64; }
+constexpr std::int64_t stride_of(std::int64_t blocks) {
+  return round_up(blocks * 32, 64) + 64;
+}
 
 }  // namespace
 

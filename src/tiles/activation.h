@@ -19,9 +19,9 @@ ColumnOrder column_order(WeightType type);
 
 // `tokens` rows of `blocks` * 32 columns. All memory belongs to the caller.
 struct Activations {
-  std::int8_t* quants;    // [tokens][quant_stride]
-  float* scales;          // [tokens][blocks]
-  std::int32_t* sums;     // [tokens][blocks][2]: sums of the quants of columns 0..15 and 16..31
+  std::int8_t* quants;  // [tokens][quant_stride]
+  float* scales;        // [tokens][blocks]
+  std::int32_t* sums;   // [tokens][blocks][2]: sums of the quants of columns 0..15 and 16..31
   std::int64_t blocks;
   std::int64_t quant_stride;  // bytes
 

@@ -18,6 +18,7 @@
 #include "tiles/layout.h"
 #include "tiles/operators.h"
 #include "tiles/pack.h"
+#include "tiles/recurrent_copies.h"
 
 namespace kazeia::tiles {
 namespace {
@@ -67,7 +68,9 @@ struct Memory {
   }
 };
 
-Memory* memory_of(ggml_backend_buffer_t buffer) { return static_cast<Memory*>(buffer->context); }
+Memory* memory_of(ggml_backend_buffer_t buffer) {
+  return static_cast<Memory*>(buffer->context);
+}
 
 Shape shape_of(const ggml_tensor* tensor) {
   return Shape{*weight_type_of(static_cast<std::uint32_t>(tensor->type)), tensor->ne[1], tensor->ne[0]};
@@ -126,7 +129,9 @@ void buffer_free(ggml_backend_buffer_t buffer) {
   delete memory;
 }
 
-void* buffer_base(ggml_backend_buffer_t buffer) { return memory_of(buffer)->base; }
+void* buffer_base(ggml_backend_buffer_t buffer) {
+  return memory_of(buffer)->base;
+}
 
 void buffer_memset(ggml_backend_buffer_t, ggml_tensor* tensor, std::uint8_t value, std::size_t, std::size_t) {
   std::memset(tensor->data, value, shape_of(tensor).bytes());
@@ -183,7 +188,9 @@ constexpr ggml_backend_buffer_i kBufferInterface = {
     /* reset         */ nullptr,
 };
 
-const char* type_name(ggml_backend_buffer_type_t) { return "CPU_TILES"; }
+const char* type_name(ggml_backend_buffer_type_t) {
+  return "CPU_TILES";
+}
 
 ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, std::size_t size) {
   Memory* memory = nullptr;
@@ -199,7 +206,9 @@ ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, std::size_t si
   return ggml_backend_buffer_init(type, kBufferInterface, memory, size);
 }
 
-std::size_t type_alignment(ggml_backend_buffer_type_t) { return kTileAlignment; }
+std::size_t type_alignment(ggml_backend_buffer_type_t) {
+  return kTileAlignment;
+}
 
 std::size_t type_alloc_size(ggml_backend_buffer_type_t, const ggml_tensor* tensor) {
   const auto type = weight_type_of(static_cast<std::uint32_t>(tensor->type));
@@ -219,6 +228,12 @@ class Traits final : public ggml::cpu::tensor_traits {
   }
 };
 
+class RecurrentCopyTraits final : public ggml::cpu::tensor_traits {
+ public:
+  bool work_size(int, const ggml_tensor*, std::size_t&) override { return false; }
+  bool compute_forward(ggml_compute_params* params, ggml_tensor* op) override { return run_recurrent_copy(params, op); }
+};
+
 class ExtraBufferType final : public ggml::cpu::extra_buffer_type {
  public:
   bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) override {
@@ -227,7 +242,9 @@ class ExtraBufferType final : public ggml::cpu::extra_buffer_type {
   // By buffer type and ggml type, never by tensor->extra: with the NPU present `extra` is the Hexagon backend's.
   ggml::cpu::tensor_traits* get_tensor_traits(const ggml_tensor* op) override {
     static Traits traits;
-    return is_ours(op) && (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_GET_ROWS) ? &traits : nullptr;
+    static RecurrentCopyTraits copies;
+    if (is_ours(op)) return op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_GET_ROWS ? &traits : nullptr;
+    return is_recurrent_copy(op) ? &copies : nullptr;
   }
 
  private:
@@ -260,14 +277,20 @@ bool has_tiles(std::uint32_t ggml_type, std::int64_t columns, std::int64_t rows,
   return dimensions == 2 && columns > 0 && rows > 0 && weight_type_of(ggml_type).has_value();
 }
 
-WithoutTiles::WithoutTiles() { ++without_tiles_depth; }
-WithoutTiles::~WithoutTiles() { --without_tiles_depth; }
+WithoutTiles::WithoutTiles() {
+  ++without_tiles_depth;
+}
+WithoutTiles::~WithoutTiles() {
+  --without_tiles_depth;
+}
 
 Loading::Loading(LoadOptions options) : options_(std::move(options)) {
   options_.threads = std::max(1, options_.threads);
   loading = this;
 }
-Loading::~Loading() { loading = nullptr; }
+Loading::~Loading() {
+  loading = nullptr;
+}
 
 std::unique_ptr<CacheImage> Loading::cache_image(std::uint64_t image_bytes) {
   // Upstream asks for one buffer per model; a second one would need a name of its own.
@@ -294,6 +317,8 @@ Status Loading::finish() {
   return trouble_;
 }
 
-std::uint64_t resident_tile_bytes() { return resident_bytes.load(); }
+std::uint64_t resident_tile_bytes() {
+  return resident_bytes.load();
+}
 
 }  // namespace kazeia::tiles

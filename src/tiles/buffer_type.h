@@ -38,14 +38,14 @@ class [[nodiscard]] WithoutTiles {
 };
 
 struct LoadOptions {
-  int threads = 1;               // that pack each tensor
-  std::string cache_directory;   // not empty: packed tiles are kept there (tile_cache.h)
-  std::string cache_key;         // hash of the model
+  int threads = 1;              // that pack each tensor
+  std::string cache_directory;  // not empty: packed tiles are kept there (tile_cache.h)
+  std::string cache_key;        // hash of the model
 };
 
 // The load of one model on this thread, by llama.cpp's mmap load mode: the data that set_tensor is given lies in a
-// read-only file mapping that nobody reads again. Its pages are dropped right behind the packer, which is what keeps file
-// and tiles from being resident together.
+// read-only file mapping that nobody reads again. Its pages are dropped right behind the packer, which is what keeps
+// file and tiles from being resident together.
 class [[nodiscard]] Loading {
  public:
   explicit Loading(LoadOptions options);

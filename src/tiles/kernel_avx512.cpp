@@ -89,11 +89,11 @@ __m512i word_gather(int first_row) {
 }
 
 template <WeightType type>
-constexpr int kOffset = type == WeightType::kQ4_0                                      ? 8
-                        : type == WeightType::kQ6_K                                    ? 32
-                        : type == WeightType::kQ8_0 || type == WeightType::kIQ4_NL     ? 128
-                        : type == WeightType::kMXFP4                                   ? 12
-                                                                                       : 0;
+constexpr int kOffset = type == WeightType::kQ4_0                                  ? 8
+                        : type == WeightType::kQ6_K                                ? 32
+                        : type == WeightType::kQ8_0 || type == WeightType::kIQ4_NL ? 128
+                        : type == WeightType::kMXFP4                               ? 12
+                                                                                   : 0;
 template <WeightType type>
 constexpr bool kHasMinimum = type == WeightType::kQ4_1 || type == WeightType::kQ4_K;
 template <WeightType type>
@@ -138,8 +138,8 @@ struct Reader {
         const __m512i odd = pair % 2 == 0 ? _mm512_slli_epi16(high, 2) : _mm512_srli_epi16(high, 2);
         // (high & 0x30) | (low & 0x0f), in one instruction each: 0xca selects by the mask
         out[0][half] = _mm512_and_si512(_mm512_ternarylogic_epi32(high_bits, even, low, 0xca), _mm512_set1_epi8(0x3f));
-        out[1][half] = _mm512_and_si512(
-            _mm512_ternarylogic_epi32(high_bits, odd, _mm512_srli_epi16(low, 4), 0xca), _mm512_set1_epi8(0x3f));
+        out[1][half] = _mm512_and_si512(_mm512_ternarylogic_epi32(high_bits, odd, _mm512_srli_epi16(low, 4), 0xca),
+                                        _mm512_set1_epi8(0x3f));
       }
     } else {
       const __m512i a = load(tile + pair * 128);
@@ -172,8 +172,7 @@ __m512 scales(const std::uint8_t* tile, int half, int set) {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(set == 0 ? pairs : _mm512_srli_epi32(pairs, 16)));
   } else {
     constexpr int offset = type == WeightType::kQ8_0 ? 1024 : type == WeightType::kQ6_K ? 768 : 512;
-    return _mm512_cvtph_ps(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(tile + offset + 64 * set + 32 * half)));
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(tile + offset + 64 * set + 32 * half)));
   }
 }
 
@@ -181,12 +180,17 @@ template <WeightType type>
 constexpr int tile_bytes() {
   switch (type) {
     case WeightType::kQ4_0:
-    case WeightType::kIQ4_NL: return 576;
+    case WeightType::kIQ4_NL:
+      return 576;
     case WeightType::kQ4_1:
-    case WeightType::kQ4_K: return 640;
-    case WeightType::kQ8_0: return 1088;
-    case WeightType::kMXFP4: return 544;
-    case WeightType::kQ6_K: return 896;
+    case WeightType::kQ4_K:
+      return 640;
+    case WeightType::kQ8_0:
+      return 1088;
+    case WeightType::kMXFP4:
+      return 544;
+    case WeightType::kQ6_K:
+      return 896;
   }
 }
 
@@ -251,8 +255,7 @@ void gemv(const std::uint8_t* tiles, const Activations& a, std::int64_t token, f
       for (int half = 0; half < 2; ++half) {
         if constexpr (kTwoScales<type>) {
           const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[0][half]), scales<type>(tiles, half, 0));
-          const __m512 both =
-              _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1][half]), scales<type>(tiles, half, 1), first);
+          const __m512 both = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1][half]), scales<type>(tiles, half, 1), first);
           total[half] = _mm512_fmadd_ps(both, scale, total[half]);
         } else {
           const __m512 both = _mm512_cvtepi32_ps(_mm512_add_epi32(dot[0][half], dot[1][half]));
@@ -288,7 +291,8 @@ void expand(const std::uint8_t* tiles, std::int64_t blocks, std::uint8_t* panel)
     }
     auto* scale = reinterpret_cast<float*>(panel + 1024);
     for (int set = 0; set < kSets<type>; ++set) {
-      for (int half = 0; half < 2; ++half) _mm512_store_ps(scale + 32 * set + 16 * half, scales<type>(tiles, half, set));
+      for (int half = 0; half < 2; ++half)
+        _mm512_store_ps(scale + 32 * set + 16 * half, scales<type>(tiles, half, set));
     }
   }
 }
@@ -335,8 +339,7 @@ void gemm_block(const std::uint8_t* panel, const Activations& a, std::int64_t fi
     if constexpr (kHasMinimum<type>) {
       for (int t = 0; t < tokens; ++t) {
         const std::int32_t* s = sums + (t * blocks + block) * 2;
-        const __m512 sum =
-            _mm512_set1_ps(activation_scales[t * blocks + block] * static_cast<float>(s[0] + s[1]));
+        const __m512 sum = _mm512_set1_ps(activation_scales[t * blocks + block] * static_cast<float>(s[0] + s[1]));
         total[t][0] = _mm512_fmadd_ps(_mm512_load_ps(scale + 32), sum, total[t][0]);
         total[t][1] = _mm512_fmadd_ps(_mm512_load_ps(scale + 48), sum, total[t][1]);
       }
@@ -358,12 +361,23 @@ void gemm(const std::uint8_t* panel, const Activations& a, std::int64_t first, s
     out += kTokenBlock * out_stride;
   }
   switch (count) {
-    case 5: gemm_block<type, 5>(panel, a, first, out, out_stride); break;
-    case 4: gemm_block<type, 4>(panel, a, first, out, out_stride); break;
-    case 3: gemm_block<type, 3>(panel, a, first, out, out_stride); break;
-    case 2: gemm_block<type, 2>(panel, a, first, out, out_stride); break;
-    case 1: gemm_block<type, 1>(panel, a, first, out, out_stride); break;
-    default: break;
+    case 5:
+      gemm_block<type, 5>(panel, a, first, out, out_stride);
+      break;
+    case 4:
+      gemm_block<type, 4>(panel, a, first, out, out_stride);
+      break;
+    case 3:
+      gemm_block<type, 3>(panel, a, first, out, out_stride);
+      break;
+    case 2:
+      gemm_block<type, 2>(panel, a, first, out, out_stride);
+      break;
+    case 1:
+      gemm_block<type, 1>(panel, a, first, out, out_stride);
+      break;
+    default:
+      break;
   }
 }
 
@@ -372,13 +386,20 @@ void gemm(const std::uint8_t* panel, const Activations& a, std::int64_t first, s
 template <typename Call>
 auto with_type(WeightType type, Call&& call) {
   switch (type) {
-    case WeightType::kQ4_0: return call.template operator()<WeightType::kQ4_0>();
-    case WeightType::kQ4_1: return call.template operator()<WeightType::kQ4_1>();
-    case WeightType::kQ8_0: return call.template operator()<WeightType::kQ8_0>();
-    case WeightType::kQ4_K: return call.template operator()<WeightType::kQ4_K>();
-    case WeightType::kQ6_K: return call.template operator()<WeightType::kQ6_K>();
-    case WeightType::kIQ4_NL: return call.template operator()<WeightType::kIQ4_NL>();
-    case WeightType::kMXFP4: break;
+    case WeightType::kQ4_0:
+      return call.template operator()<WeightType::kQ4_0>();
+    case WeightType::kQ4_1:
+      return call.template operator()<WeightType::kQ4_1>();
+    case WeightType::kQ8_0:
+      return call.template operator()<WeightType::kQ8_0>();
+    case WeightType::kQ4_K:
+      return call.template operator()<WeightType::kQ4_K>();
+    case WeightType::kQ6_K:
+      return call.template operator()<WeightType::kQ6_K>();
+    case WeightType::kIQ4_NL:
+      return call.template operator()<WeightType::kIQ4_NL>();
+    case WeightType::kMXFP4:
+      break;
   }
   return call.template operator()<WeightType::kMXFP4>();
 }
@@ -395,8 +416,8 @@ void expand_any(WeightType type, const std::uint8_t* tiles, std::int64_t blocks,
   with_type(type, [&]<WeightType t>() { expand<t>(tiles, blocks, panel); });
 }
 
-void gemm_any(WeightType type, const std::uint8_t* panel, const Activations& a, std::int64_t first,
-              std::int64_t count, float* out, std::int64_t out_stride) {
+void gemm_any(WeightType type, const std::uint8_t* panel, const Activations& a, std::int64_t first, std::int64_t count,
+              float* out, std::int64_t out_stride) {
   with_type(type, [&]<WeightType t>() { gemm<t>(panel, a, first, count, out, out_stride); });
 }
 

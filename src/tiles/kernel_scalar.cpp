@@ -60,13 +60,25 @@ TileRow read_tile_row(WeightType type, const std::uint8_t* tile, int row) {
   for (int k = 0; k < 32; ++k) {
     const int q = quants[k];
     switch (type) {
-      case WeightType::kQ4_0: out.weights[k] = q - 8; break;
-      case WeightType::kQ6_K: out.weights[k] = q - 32; break;
-      case WeightType::kQ8_0: out.weights[k] = static_cast<std::int8_t>(q); break;
-      case WeightType::kIQ4_NL: out.weights[k] = kIq4nlValues[q]; break;
-      case WeightType::kMXFP4: out.weights[k] = kMxfp4Values[q]; break;
+      case WeightType::kQ4_0:
+        out.weights[k] = q - 8;
+        break;
+      case WeightType::kQ6_K:
+        out.weights[k] = q - 32;
+        break;
+      case WeightType::kQ8_0:
+        out.weights[k] = static_cast<std::int8_t>(q);
+        break;
+      case WeightType::kIQ4_NL:
+        out.weights[k] = kIq4nlValues[q];
+        break;
+      case WeightType::kMXFP4:
+        out.weights[k] = kMxfp4Values[q];
+        break;
       case WeightType::kQ4_1:
-      case WeightType::kQ4_K: out.weights[k] = q; break;
+      case WeightType::kQ4_K:
+        out.weights[k] = q;
+        break;
     }
   }
   switch (type) {
@@ -79,8 +91,11 @@ TileRow read_tile_row(WeightType type, const std::uint8_t* tile, int row) {
       out.scale[0] = out.scale[1] = half_at(2 * row);
       out.minimum = half_at(2 * row + 1);
       break;
-    case WeightType::kMXFP4: out.scale[0] = out.scale[1] = e8m0_to_half_float(tile[entry.scale_offset + row]); break;
-    default: out.scale[0] = out.scale[1] = half_at(row);
+    case WeightType::kMXFP4:
+      out.scale[0] = out.scale[1] = e8m0_to_half_float(tile[entry.scale_offset + row]);
+      break;
+    default:
+      out.scale[0] = out.scale[1] = half_at(row);
   }
   return out;
 }

@@ -52,7 +52,8 @@ const KernelSet& kernels() {
     for (const KernelSet* set : available_kernels()) {
       if (set->name == wanted) return *set;
     }
-    log(LogLevel::kWarning, std::string("KAZEIA_KERNELS names '") + wanted + "', which this machine cannot run; using " +
+    log(LogLevel::kWarning, std::string("KAZEIA_KERNELS names '") + wanted +
+                                "', which this machine cannot run; using " +
                                 std::string(available_kernels().front()->name));
     return *available_kernels().front();
   }();

@@ -18,8 +18,7 @@ struct KernelSet {
   std::string_view name;  // "scalar", "avx2", "avx512-vnni", "neon-dotprod", "neon-i8mm"
 
   // Quantises `columns` floats (any count; the rest of the last block becomes zero) into row `token` of `out`.
-  void (*quantise)(const float* x, std::int64_t columns, ColumnOrder order, const Activations& out,
-                   std::int64_t token);
+  void (*quantise)(const float* x, std::int64_t columns, ColumnOrder order, const Activations& out, std::int64_t token);
 
   // out[32] = 32 rows x one token.
   void (*gemv)(WeightType type, const std::uint8_t* tiles, const Activations& a, std::int64_t token, float* out);
@@ -30,8 +29,8 @@ struct KernelSet {
   void (*expand)(WeightType type, const std::uint8_t* tiles, std::int64_t blocks, std::uint8_t* panel);
 
   // out[t * out_stride + r] for tokens [first, first + count) and the panel's 32 rows r; out_stride in floats.
-  void (*gemm)(WeightType type, const std::uint8_t* panel, const Activations& a, std::int64_t first,
-               std::int64_t count, float* out, std::int64_t out_stride);
+  void (*gemm)(WeightType type, const std::uint8_t* panel, const Activations& a, std::int64_t first, std::int64_t count,
+               float* out, std::int64_t out_stride);
 };
 
 // Every set that this machine can run, best first; the last one is always "scalar".

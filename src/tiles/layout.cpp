@@ -19,7 +19,9 @@ constexpr std::array kLayouts{
 
 }  // namespace
 
-std::span<const Layout> layouts() { return kLayouts; }
+std::span<const Layout> layouts() {
+  return kLayouts;
+}
 
 const Layout& layout(WeightType type) {
   for (const Layout& entry : kLayouts) {

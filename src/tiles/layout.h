@@ -44,12 +44,12 @@ struct Layout {
   WeightType type;
   std::string_view name;
   int tile_bytes;
-  int quant_bytes;        // quants fill [0, quant_bytes)
-  int scale_offset;       // scales start here
-  int scale_count;        // f16 values (bytes for MXFP4) per row of the tile
-  int block_columns;      // columns of one ggml block: 32, or 256 for K-quants
-  int block_bytes;        // bytes of one ggml block
-  bool exact;             // unpack(pack(x)) == x for every block
+  int quant_bytes;                     // quants fill [0, quant_bytes)
+  int scale_offset;                    // scales start here
+  int scale_count;                     // f16 values (bytes for MXFP4) per row of the tile
+  int block_columns;                   // columns of one ggml block: 32, or 256 for K-quants
+  int block_bytes;                     // bytes of one ggml block
+  bool exact;                          // unpack(pack(x)) == x for every block
   std::string_view upstream_function;  // in ggml-hexagon.cpp
 };
 

@@ -16,7 +16,9 @@
 namespace kazeia::tiles {
 namespace {
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 Shape shape_of(const ggml_tensor* weights) {
   return Shape{*weight_type_of(static_cast<std::uint32_t>(weights->type)), weights->ne[1], weights->ne[0]};
@@ -175,9 +177,12 @@ bool supports(const ggml_tensor* op) {
   }
   if (other->buffer != nullptr && !ggml_backend_buft_is_host(ggml_backend_buffer_get_type(other->buffer))) return false;
   switch (op->op) {
-    case GGML_OP_MUL_MAT: return other->type == GGML_TYPE_F32 && other->nb[0] == sizeof(float) && ggml_is_contiguous(op);
-    case GGML_OP_GET_ROWS: return other->type == GGML_TYPE_I32;
-    default: return false;
+    case GGML_OP_MUL_MAT:
+      return other->type == GGML_TYPE_F32 && other->nb[0] == sizeof(float) && ggml_is_contiguous(op);
+    case GGML_OP_GET_ROWS:
+      return other->type == GGML_TYPE_I32;
+    default:
+      return false;
   }
 }
 

@@ -18,7 +18,9 @@ std::uint16_t load_half(const std::uint8_t* p) {
   std::memcpy(&value, p, 2);
   return value;
 }
-void store_half(std::uint8_t* p, std::uint16_t value) { std::memcpy(p, &value, 2); }
+void store_half(std::uint8_t* p, std::uint16_t value) {
+  std::memcpy(p, &value, 2);
+}
 
 // Byte offsets inside a ggml block (ggml-common.h).
 constexpr int kQ4_1Quants = 4, kQ4_0Quants = 2, kMxfp4Quants = 1, kQ8_0Quants = 2;
@@ -27,10 +29,14 @@ constexpr int kQ6KHigh = 128, kQ6KScales = 192, kQ6KScale = 208;
 
 int quants_offset(WeightType type) {
   switch (type) {
-    case WeightType::kQ4_1: return kQ4_1Quants;
-    case WeightType::kMXFP4: return kMxfp4Quants;
-    case WeightType::kQ8_0: return kQ8_0Quants;
-    default: return kQ4_0Quants;
+    case WeightType::kQ4_1:
+      return kQ4_1Quants;
+    case WeightType::kMXFP4:
+      return kMxfp4Quants;
+    case WeightType::kQ8_0:
+      return kQ8_0Quants;
+    default:
+      return kQ4_0Quants;
   }
 }
 
@@ -88,9 +94,15 @@ void pack_scales(WeightType type, const std::uint8_t* row_blocks, std::int64_t c
   switch (type) {
     case WeightType::kQ4_0:
     case WeightType::kIQ4_NL:
-    case WeightType::kQ8_0: std::memcpy(scales + 2 * row, block, 2); break;
-    case WeightType::kQ4_1: std::memcpy(scales + 4 * row, block, 4); break;
-    case WeightType::kMXFP4: scales[row] = block[0]; break;
+    case WeightType::kQ8_0:
+      std::memcpy(scales + 2 * row, block, 2);
+      break;
+    case WeightType::kQ4_1:
+      std::memcpy(scales + 4 * row, block, 4);
+      break;
+    case WeightType::kMXFP4:
+      scales[row] = block[0];
+      break;
     case WeightType::kQ4_K: {
       int scale = 0, minimum = 0;
       q4_k_scale(block + kQ4KScales, static_cast<int>(column_tile % 8), scale, minimum);
@@ -144,8 +156,8 @@ void unpack_block_scales(const Shape& shape, const std::uint8_t* tile0, int row,
   const Layout& entry = layout(shape.type);
   const auto scale_of = [&](int tile, int index) {
     const std::uint8_t* scales = tile0 + tile * entry.tile_bytes + entry.scale_offset;
-    return half_to_float(load_half(shape.type == WeightType::kQ6_K ? scales + 64 * index + 2 * row
-                                                                   : scales + 4 * row + 2 * index));
+    return half_to_float(
+        load_half(shape.type == WeightType::kQ6_K ? scales + 64 * index + 2 * row : scales + 4 * row + 2 * index));
   };
   if (shape.type == WeightType::kQ6_K) {
     // block scale = largest |scale| / 127, so that every 8-bit scale is as fine as it can be
@@ -156,8 +168,8 @@ void unpack_block_scales(const Shape& shape, const std::uint8_t* tile0, int row,
     store_half(block + kQ6KScale, d_half);
     for (int s = 0; s < 16; ++s) {
       const float ratio = d != 0 ? scale_of(s / 2, s % 2) / d : 0.0f;
-      block[kQ6KScales + s] = static_cast<std::uint8_t>(
-          static_cast<std::int8_t>(std::clamp(std::lround(ratio), -128L, 127L)));
+      block[kQ6KScales + s] =
+          static_cast<std::uint8_t>(static_cast<std::int8_t>(std::clamp(std::lround(ratio), -128L, 127L)));
     }
     return;
   }
@@ -183,7 +195,9 @@ void unpack_block_scales(const Shape& shape, const std::uint8_t* tile0, int row,
 
 void unpack_block_quants(WeightType type, const std::uint8_t quants[32], int sub, std::uint8_t* block) {
   switch (type) {
-    case WeightType::kQ8_0: std::memcpy(block + kQ8_0Quants, quants, 32); break;
+    case WeightType::kQ8_0:
+      std::memcpy(block + kQ8_0Quants, quants, 32);
+      break;
     case WeightType::kQ4_K: {
       std::uint8_t* out = block + kQ4KQuants + (sub / 2) * 32;
       for (int k = 0; k < 32; ++k) out[k] = static_cast<std::uint8_t>(out[k] | (quants[k] << (4 * (sub % 2))));
@@ -209,13 +223,14 @@ void unpack_block_quants(WeightType type, const std::uint8_t quants[32], int sub
 
 }  // namespace
 
-void block_row_quants(WeightType type, const std::uint8_t* row_blocks, std::int64_t column_tile,
-                      std::uint8_t out[32]) {
+void block_row_quants(WeightType type, const std::uint8_t* row_blocks, std::int64_t column_tile, std::uint8_t out[32]) {
   const Layout& entry = layout(type);
   const std::uint8_t* block = row_blocks + (column_tile * 32 / entry.block_columns) * entry.block_bytes;
   const int sub = static_cast<int>(column_tile % 8);
   switch (type) {
-    case WeightType::kQ8_0: std::memcpy(out, block + kQ8_0Quants, 32); break;
+    case WeightType::kQ8_0:
+      std::memcpy(out, block + kQ8_0Quants, 32);
+      break;
     case WeightType::kQ4_K: {
       const std::uint8_t* quants = block + kQ4KQuants + (sub / 2) * 32;
       for (int k = 0; k < 32; ++k) out[k] = static_cast<std::uint8_t>((quants[k] >> (4 * (sub % 2))) & 15);
@@ -226,8 +241,8 @@ void block_row_quants(WeightType type, const std::uint8_t* row_blocks, std::int6
       const std::uint8_t* low = block + half * 64 + (quarter % 2) * 32;
       const std::uint8_t* high = block + kQ6KHigh + half * 32;
       for (int k = 0; k < 32; ++k) {
-        out[k] = static_cast<std::uint8_t>(((low[k] >> (4 * (quarter / 2))) & 15) |
-                                           (((high[k] >> (2 * quarter)) & 3) << 4));
+        out[k] =
+            static_cast<std::uint8_t>(((low[k] >> (4 * (quarter / 2))) & 15) | (((high[k] >> (2 * quarter)) & 3) << 4));
       }
       break;
     }
@@ -269,7 +284,8 @@ void pack(const Shape& shape, const std::uint8_t* blocks, std::uint8_t* tiles, s
 void pack(const Shape& shape, const std::uint8_t* blocks, std::uint8_t* tiles, int threads) {
   std::atomic<std::int64_t> next{0};
   const std::int64_t count = shape.row_tiles();
-  const std::int64_t chunk = std::max<std::int64_t>(1, static_cast<std::int64_t>((256 * 1024) / shape.row_tile_bytes()));
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>((256 * 1024) / shape.row_tile_bytes()));
   const auto work = [&] {
     for (;;) {
       const std::int64_t first = next.fetch_add(chunk);

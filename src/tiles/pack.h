@@ -17,13 +17,11 @@ void pack(const Shape& shape, const std::uint8_t* blocks, std::uint8_t* tiles, i
 
 // Unpacks matrix rows [first, last) into ggml blocks at `blocks` (which receives row `first` first). For Q4_K and
 // Q6_K the block scales are chosen anew from the tile's f16 scales, so quants are exact and scales close.
-void unpack(const Shape& shape, const std::uint8_t* tiles, std::uint8_t* blocks, std::int64_t first,
-            std::int64_t last);
+void unpack(const Shape& shape, const std::uint8_t* tiles, std::uint8_t* blocks, std::int64_t first, std::int64_t last);
 
 // The quants of one row of one tile, as unsigned numbers (Q8_0: the byte of the signed quant), natural order.
 void tile_row_quants(WeightType type, const std::uint8_t* tile, int row, std::uint8_t out[32]);
 // The same from ggml blocks: columns [32 * column_tile, +32) of a matrix row that starts at `row_blocks`.
-void block_row_quants(WeightType type, const std::uint8_t* row_blocks, std::int64_t column_tile,
-                      std::uint8_t out[32]);
+void block_row_quants(WeightType type, const std::uint8_t* row_blocks, std::int64_t column_tile, std::uint8_t out[32]);
 
 }  // namespace kazeia::tiles

@@ -1,5 +1,5 @@
-// Help for the hardware prefetcher of x86 cores. Software prefetches were measured and cost 6 to 17 % of a GEMV's speed on
-// Zen 4 (docs/decisions/0005), so there are none.
+// Help for the hardware prefetcher of x86 cores. Software prefetches were measured and cost 6 to 17 % of a GEMV's speed
+// on Zen 4 (docs/decisions/0005), so there are none.
 #pragma once
 
 #include <cstdint>

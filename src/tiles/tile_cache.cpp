@@ -1,6 +1,7 @@
 #include "tiles/tile_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ struct Header {  // little-endian, the rest of the first page is zero
   std::uint32_t layout_version;
   char key[32];  // the model hash, hex
   std::uint64_t image_bytes;
-  std::uint64_t trailer_bytes;     // directory and chunk checksums, behind the image
+  std::uint64_t trailer_bytes;  // directory and chunk checksums, behind the image
   std::uint64_t tensor_count;
   std::uint64_t trailer_checksum;  // XXH3-64
   std::uint64_t header_checksum;   // XXH3-64 of the bytes before it
@@ -43,7 +44,9 @@ Error damaged(const std::string& path, const char* what) {
   return Error(ErrorCode::kFile, fmt::format("the tile cache file '{}' is {}", path, what));
 }
 
-std::uint64_t chunk_count(std::uint64_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }
+std::uint64_t chunk_count(std::uint64_t bytes) {
+  return (bytes + kChunkBytes - 1) / kChunkBytes;
+}
 
 // Calls work(i) for i in [0, count) from `threads` threads.
 void in_parallel(std::uint64_t count, int threads, const std::function<void(std::uint64_t)>& work) {
@@ -66,7 +69,9 @@ std::vector<std::uint64_t> checksums(const std::byte* image, std::uint64_t bytes
   return sums;
 }
 
-void append(std::string& out, const void* data, std::size_t bytes) { out.append(static_cast<const char*>(data), bytes); }
+void append(std::string& out, const void* data, std::size_t bytes) {
+  out.append(static_cast<const char*>(data), bytes);
+}
 
 std::string encode_trailer(const std::vector<CachedTensor>& tensors, const std::vector<std::uint64_t>& sums) {
   std::string out;
@@ -116,7 +121,9 @@ bool decode_trailer(std::string_view in, std::uint64_t count, std::uint64_t imag
   return true;
 }
 
-std::uint64_t header_sum(const Header& header) { return XXH3_64bits(&header, offsetof(Header, header_checksum)); }
+std::uint64_t header_sum(const Header& header) {
+  return XXH3_64bits(&header, offsetof(Header, header_checksum));
+}
 
 bool write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset) {
   const auto* from = static_cast<const char*>(data);
@@ -133,6 +140,20 @@ bool write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset)
 
 std::string path_for(const std::string& directory, const std::string& key) {
   return fmt::format("{}/{}-layout{}.tiles", directory, key, kLayoutVersion);
+}
+
+// Removes what writers that crashed have left, each as large as the model. A living writer holds a lock on its file.
+void remove_abandoned(const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(directory, error); !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (path.find(".tiles.partial-") == std::string::npos) continue;
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    ::close(fd);
+  }
 }
 
 Error cannot_write(const std::string& path, int error_number) {
@@ -186,18 +207,20 @@ Result<std::unique_ptr<CacheImage>> CacheImage::create(const std::string& direct
                                                        std::uint64_t image_bytes) {
   std::error_code ignored;
   std::filesystem::create_directories(directory, ignored);
+  remove_abandoned(directory);
   std::unique_ptr<CacheImage> image(new CacheImage());
   image->path_ = path_for(directory, key);
   std::string temporary = image->path_ + ".partial-XXXXXX";
   image->fd_ = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (image->fd_ < 0) return cannot_write(directory, errno);
   image->temporary_ = temporary;
+  // Where locks do not work the file looks abandoned to another writer; then commit() fails and nothing else happens.
+  (void)::flock(image->fd_, LOCK_EX | LOCK_NB);
   image->mapping_bytes_ = kHeaderBytes + image_bytes;
   // Without this a full disk would be a SIGBUS in the middle of packing.
   const int failed = posix_fallocate(image->fd_, 0, static_cast<off_t>(image->mapping_bytes_));
   if (failed != 0) return cannot_write(directory, failed);
-  void* mapping =
-      mmap(nullptr, image->mapping_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, image->fd_, 0);
+  void* mapping = mmap(nullptr, image->mapping_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, image->fd_, 0);
   if (mapping == MAP_FAILED) return cannot_write(directory, errno);
   image->mapping_ = static_cast<std::byte*>(mapping);
   image->image_ = image->mapping_ + kHeaderBytes;
@@ -233,8 +256,8 @@ Status CacheImage::commit(int threads) {
     header.header_checksum = header_sum(header);
     // The header goes last: until it is there, the file is not a tile cache file.
     const bool written = write_at(fd_, trailer.data(), trailer.size(), mapping_bytes_) && ::fsync(fd_) == 0 &&
-                         write_at(fd_, &header, sizeof header, 0) && ::fsync(fd_) == 0 &&
-                         ::fchmod(fd_, 0644) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0;
+                         write_at(fd_, &header, sizeof header, 0) && ::fsync(fd_) == 0 && ::fchmod(fd_, 0644) == 0 &&
+                         ::rename(temporary_.c_str(), path_.c_str()) == 0;
     if (written) {
       temporary_.clear();
     } else {
@@ -255,8 +278,7 @@ Result<std::string> model_hash(const std::vector<std::string>& parts, const std:
     identity += fmt::format(" {}:{}:{}:{}.{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
                             info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   }
-  const std::string memo =
-      fmt::format("{}/{:016x}.identity", directory, XXH3_64bits(identity.data(), identity.size()));
+  const std::string memo = fmt::format("{}/{:016x}.identity", directory, XXH3_64bits(identity.data(), identity.size()));
   if (const auto known = read_text_file(memo, 4096); known.ok()) {
     const std::string& text = *known;
     if (text.size() == identity.size() + 34 && text.compare(0, identity.size(), identity) == 0) {

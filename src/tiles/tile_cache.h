@@ -1,10 +1,10 @@
 // Packed tiles on disk, so that a second start of the same model packs nothing and its weights are pages of a file that
 // the system may drop and read again. Format: docs/tile_cache_format.md.
 //
-// A cache file is the image of one tile buffer plus the list of the tensors in it. It is keyed by the model's hash and the
-// layout version and nothing else: the tensors are checked one by one when they are asked for, so a loader that arranges
-// them differently gets misses, never wrong weights. Writers write a file of their own and rename it, so any number of
-// processes may fill the same folder at once.
+// A cache file is the image of one tile buffer plus the list of the tensors in it. It is keyed by the model's hash and
+// the layout version and nothing else: the tensors are checked one by one when they are asked for, so a loader that
+// arranges them differently gets misses, never wrong weights. Writers write a file of their own and rename it, so any
+// number of processes may fill the same folder at once.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +65,9 @@ class CacheImage {
   std::vector<CachedTensor> packed_;   // what was packed into a new one
 };
 
-// Hash of a model's bytes (all parts of a split file), as 32 hex digits. Reading gigabytes takes a while, so the result is
-// remembered in `directory` under the files' identity (device, inode, size, times); a file that was touched is hashed again.
+// Hash of a model's bytes (all parts of a split file), as 32 hex digits. Reading gigabytes takes a while, so the result
+// is remembered in `directory` under the files' identity (device, inode, size, times); a file that was touched is
+// hashed again.
 Result<std::string> model_hash(const std::vector<std::string>& parts, const std::string& directory, int threads);
 
 }  // namespace kazeia::tiles
