@@ -3,8 +3,10 @@
 // Every repetition is a pair of fresh processes, upstream first, then tiles, asked for the same steps on the same
 // number of threads. The quoted ratio is the median over the pairs, so that a machine that drifts slows both sides.
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,7 +15,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
 #include "base/machine.h"
 #include "base/units.h"
 #include "bench/bandwidth.h"
@@ -98,14 +99,29 @@ Status run_side(std::vector<std::string> command, const VersusArguments& argumen
       &cancel);
 }
 
-std::uint64_t weight_bytes(const std::string& path) {
-  const auto file = gguf::open_gguf(path);
-  std::uint64_t bytes = 0;
-  if (!file.ok()) return 0;
-  for (const gguf::File& part : file->parts()) {
-    for (const gguf::Tensor& tensor : part.tensors()) bytes += tensor.bytes;
+struct ModelBytes {
+  std::uint64_t weights = 0;
+  std::vector<std::string> parts;
+};
+
+Result<ModelBytes> model_bytes(const std::string& path) {
+  KAZEIA_ASSIGN(const gguf::ModelFile file, gguf::open_gguf(path));
+  ModelBytes model{0, file.paths()};
+  for (const gguf::File& part : file.parts()) {
+    for (const gguf::Tensor& tensor : part.tensors()) model.weights += tensor.bytes;
   }
-  return bytes;
+  return model;
+}
+
+// "Load" is compared with the file in the page cache and memory at hand, for both sides alike.
+void settle(const ModelBytes& model, std::uint64_t memory_bytes) {
+  bench::touch_memory(memory_bytes);
+  std::vector<char> buffer(std::size_t{4} << 20);
+  for (const std::string& part : model.parts) {
+    std::ifstream file(part, std::ios::binary);
+    while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
+    }
+  }
 }
 
 struct Report {
@@ -169,8 +185,7 @@ void print_table(const Report& report) {
 }
 
 Status versus(VersusArguments arguments) {
-  const std::uint64_t bytes = weight_bytes(arguments.model);
-  KAZEIA_TRY(regular_file_size(arguments.model));
+  KAZEIA_ASSIGN(const ModelBytes model, model_bytes(arguments.model));
   const std::string self = bench::own_program_path();
   const std::string peer = (std::filesystem::path(self).parent_path() / "kazeia-upstream-peer").string();
   if (!std::filesystem::exists(peer)) {
@@ -187,14 +202,18 @@ Status versus(VersusArguments arguments) {
 
   Report report;
   report.plain_read_gbps = bench::plain_read_gbps(arguments.threads, kReadBytes, 5);
+  // What either side may need at its peak, so that neither pays for memory that the machine has lent out meanwhile.
+  const std::uint64_t touched = std::min(2 * model.weights + kGiB, machine.available_memory_bytes / 2);
   for (int i = 0; i < arguments.repetitions; ++i) {
     std::fprintf(stderr, "repetition %d of %d\n", i + 1, arguments.repetitions);
+    settle(model, touched);
     KAZEIA_TRY(run_side({peer}, arguments, "upstream", report.sides.upstream, cancel));
+    settle(model, touched);
     KAZEIA_TRY(run_side({self, "probe"}, arguments, "tiles", report.sides.tiles, cancel));
   }
   const double decode = bench::median(report.sides.tiles["decode_0"]);
   if (report.plain_read_gbps > 0) {
-    report.decode_share = decode * static_cast<double>(bytes) / (report.plain_read_gbps * 1e9);
+    report.decode_share = decode * static_cast<double>(model.weights) / (report.plain_read_gbps * 1e9);
   }
   find_variation(report.sides.upstream, "upstream", report);
   find_variation(report.sides.tiles, "tiles", report);

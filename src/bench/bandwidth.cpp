@@ -83,4 +83,11 @@ double plain_read_gbps(int threads, std::uint64_t bytes, int passes) {
   return best_ms > 0 ? static_cast<double>(bytes) / (best_ms * 1e6) : 0;
 }
 
+void touch_memory(std::uint64_t bytes) {
+  void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return;
+  std::memset(mapping, 1, bytes);
+  munmap(mapping, bytes);
+}
+
 }  // namespace kazeia::bench

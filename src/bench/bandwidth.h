@@ -13,4 +13,9 @@ double plain_read_gbps(int threads, std::uint64_t bytes, int passes);
 // One thread's reading: a sum that depends on every byte (of whole 128-byte pieces), so that no read can be left out.
 std::uint64_t read_every_byte(const std::byte* begin, std::size_t bytes);
 
+// Touches `bytes` of memory and gives it back. A virtual machine may have returned its free memory to the host, and
+// getting it again costs seconds per gigabyte, on whoever happens to start next: do this before each side of a
+// comparison of loads.
+void touch_memory(std::uint64_t bytes);
+
 }  // namespace kazeia::bench

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -162,6 +163,10 @@ Error cannot_write(const std::string& path, int error_number) {
                                               full ? "no space left" : std::strerror(error_number)));
 }
 
+std::int64_t milliseconds(const std::timespec& time) {
+  return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CacheImage>> CacheImage::open(const std::string& directory, const std::string& key,
@@ -270,11 +275,13 @@ Status CacheImage::commit(int threads) {
 
 Result<std::string> model_hash(const std::vector<std::string>& parts, const std::string& directory, int threads) {
   std::string identity = fmt::format("v{}", kFormatVersion);
+  std::int64_t newest_change = 0;  // in ms
   for (const std::string& part : parts) {
     struct stat info {};
     if (::stat(part.c_str(), &info) != 0) {
       return Error(ErrorCode::kFile, fmt::format("no file at '{}'", part), "Check the path");
     }
+    newest_change = std::max({newest_change, milliseconds(info.st_mtim), milliseconds(info.st_ctim)});
     identity += fmt::format(" {}:{}:{}:{}.{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
                             info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   }
@@ -294,6 +301,10 @@ Result<std::string> model_hash(const std::vector<std::string>& parts, const std:
   }
   const XXH128_hash_t hash = XXH3_128bits(sums.data(), sums.size() * 8);
   const std::string text = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  // A file that is being written may change again within one tick of the file system's clock and keep its times.
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  if (milliseconds(now) - newest_change < 50) return text;
   std::error_code ignored;
   std::filesystem::create_directories(directory, ignored);
   // Only a memo: without it the next start hashes again.

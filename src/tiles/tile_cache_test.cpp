@@ -415,6 +415,8 @@ class ModelHash : public TileCache {
     cache_ = folder_ + "/cache";
     model_ = folder_ + "/model.gguf";
     write_file(model_, "the bytes of a model");
+    // The hash of a file that changed this very moment is not remembered.
+    std::this_thread::sleep_for(std::chrono::milliseconds(80));
   }
   std::string hash() { return hash_of({model_}); }
   std::string hash_of(const std::vector<std::string>& parts) {
@@ -444,6 +446,12 @@ TEST_F(ModelHash, IsRememberedWithoutReadingTheModelAgain) {
   text.replace(text.find(first), 32, other);
   write_file(memo(), text);
   EXPECT_EQ(hash(), other);
+}
+
+TEST_F(ModelHash, OfAFileThatChangedThisMomentIsNotRemembered) {
+  write_file(model_, "the bytes of another model");
+  (void)hash();
+  EXPECT_FALSE(fs::exists(cache_) && !fs::is_empty(cache_));
 }
 
 TEST_F(ModelHash, IsTakenAgainWhenTheFileWasTouched) {
