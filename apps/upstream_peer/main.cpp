@@ -56,8 +56,9 @@ int run(int argc, char** argv) {
     llama_synchronize(context);
     return llama_get_logits_ith(context, -1) != nullptr;
   };
-  std::vector<std::int32_t> greeting;
-  for (int i = 0; i < 16; ++i) greeting.push_back(kazeia::bench::nth_token(i));
+  std::vector<std::int32_t> greeting(16);
+  for (std::size_t i = 0; i < greeting.size(); ++i)
+    greeting[i] = kazeia::bench::nth_token(static_cast<std::int64_t>(i));
   if (!decode(greeting)) return fail("decoding failed");
   report("first_token_ms", load.elapsed_ms());
 

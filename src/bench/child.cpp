@@ -42,6 +42,7 @@ Status run_child(const std::vector<std::string>& arguments, const std::function<
   Pipe output;
   if (output.ends[0] < 0) return Error(ErrorCode::kEngine, "cannot create a pipe");
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 

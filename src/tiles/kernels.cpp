@@ -5,7 +5,9 @@
 
 #include "base/log.h"
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <sys/auxv.h>
 #ifndef HWCAP_ASIMDDP
 #define HWCAP_ASIMDDP (1UL << 20)
@@ -18,6 +20,14 @@
 namespace kazeia::tiles {
 namespace {
 
+#if defined(__x86_64__)
+// Clang's __builtin_cpu_supports does not know this one. Leaf 1, ECX bit 29 (Intel and AMD manuals, CPUID).
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
 std::vector<const KernelSet*> detect() {
   std::vector<const KernelSet*> sets;
 #if defined(__x86_64__)
@@ -26,7 +36,7 @@ std::vector<const KernelSet*> detect() {
       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")) {
     sets.push_back(&avx512_kernels());
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
     sets.push_back(&avx2_kernels());
   }
 #elif defined(__aarch64__)

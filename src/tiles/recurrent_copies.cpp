@@ -25,8 +25,8 @@ bool is_long_row_copy(const ggml_tensor* op) {
   const ggml_tensor* indices = op->src[1];
   return source->type == GGML_TYPE_F32 && indices->type == GGML_TYPE_I32 && source->nb[0] == sizeof(float) &&
          source->ne[2] == 1 && source->ne[3] == 1 && ggml_is_vector(indices) && ggml_is_contiguous(op) &&
-         ggml_nelements(indices) <= kMostRows &&
-         static_cast<std::size_t>(op->ne[0]) * sizeof(float) >= kLongRowBytes && on_host(source);
+         ggml_nelements(indices) <= kMostRows && static_cast<std::size_t>(op->ne[0]) * sizeof(float) >= kLongRowBytes &&
+         on_host(source);
 }
 
 bool copy_long_rows(const ggml_compute_params* params, ggml_tensor* op) {
@@ -90,7 +90,9 @@ bool concat_rows(const ggml_compute_params* params, ggml_tensor* op) {
 
 }  // namespace
 
-bool is_recurrent_copy(const ggml_tensor* op) { return is_long_row_copy(op) || is_concat_of_rows(op); }
+bool is_recurrent_copy(const ggml_tensor* op) {
+  return is_long_row_copy(op) || is_concat_of_rows(op);
+}
 
 bool run_recurrent_copy(const ggml_compute_params* params, ggml_tensor* op) {
   return op->op == GGML_OP_GET_ROWS ? copy_long_rows(params, op) : concat_rows(params, op);
