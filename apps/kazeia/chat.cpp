@@ -218,12 +218,7 @@ Status Chat::reply() {
   ReplyPrinter printer(output_, cancel_);
   Result<TurnResult> turn = [&] {
     ProgressBar bar("reading");
-    TurnEvents events;
-    events.on_prefill = [&](std::size_t done, std::size_t total) {
-      bar.update(static_cast<double>(done) / static_cast<double>(total));
-      if (done == total) bar.clear();
-    };
-    events.on_text = [&](ReplyPart part, std::string_view text) { printer(part, text); };
+    const TurnEvents events = show_on(bar, printer);
     return responder_->answer(*loaded_.timeline, conversation_, options_, events);
   }();
   KAZEIA_TRY(printer.finish());

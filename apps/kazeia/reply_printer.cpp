@@ -46,4 +46,14 @@ void ReplyPrinter::put(std::string_view text) {
   if (!status_.ok()) cancel_.request();
 }
 
+TurnEvents show_on(ProgressBar& bar, ReplyPrinter& printer) {
+  TurnEvents events;
+  events.on_prefill = [&bar](std::size_t done, std::size_t total) {
+    bar.update(static_cast<double>(done) / static_cast<double>(total));
+    if (done == total) bar.clear();
+  };
+  events.on_text = [&printer](ReplyPart part, std::string_view text) { printer(part, text); };
+  return events;
+}
+
 }  // namespace kazeia::cli

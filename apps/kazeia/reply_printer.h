@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/result.h"
 #include "chat/thinking.h"
+#include "chat/turn.h"
 #include "terminal.h"
 
 namespace kazeia::cli {
@@ -34,5 +35,8 @@ class ReplyPrinter {
   bool line_open_ = false;
   Status status_;
 };
+
+// The events of one answer: the prompt's progress on `bar`, the text to `printer`. Both must outlive the answer.
+TurnEvents show_on(ProgressBar& bar, ReplyPrinter& printer);
 
 }  // namespace kazeia::cli

@@ -191,12 +191,7 @@ Status print_text(const RunArguments& arguments, Reply& reply, const Request& re
                   CancelFlag& cancel) {
   ReplyPrinter printer(output, cancel);
   ProgressBar bar("reading");
-  TurnEvents events;
-  events.on_prefill = [&](std::size_t done, std::size_t total) {
-    bar.update(static_cast<double>(done) / static_cast<double>(total));
-    if (done == total) bar.clear();
-  };
-  events.on_text = [&](ReplyPart part, std::string_view text) { printer(part, text); };
+  const TurnEvents events = show_on(bar, printer);
   Result<TurnResult> turn = respond(arguments, request, reply.loaded, events);
   bar.clear();
   KAZEIA_TRY(printer.finish());

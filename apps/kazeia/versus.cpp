@@ -99,25 +99,11 @@ Status run_side(std::vector<std::string> command, const VersusArguments& argumen
       &cancel);
 }
 
-struct ModelBytes {
-  std::uint64_t weights = 0;
-  std::vector<std::string> parts;
-};
-
-Result<ModelBytes> model_bytes(const std::string& path) {
-  KAZEIA_ASSIGN(const gguf::ModelFile file, gguf::open_gguf(path));
-  ModelBytes model{0, file.paths()};
-  for (const gguf::File& part : file.parts()) {
-    for (const gguf::Tensor& tensor : part.tensors()) model.weights += tensor.bytes;
-  }
-  return model;
-}
-
 // "Load" is compared with the file in the page cache and memory at hand, for both sides alike.
-void settle(const ModelBytes& model, std::uint64_t memory_bytes) {
+void settle(const std::vector<std::string>& parts, std::uint64_t memory_bytes) {
   bench::touch_memory(memory_bytes);
   std::vector<char> buffer(std::size_t{4} << 20);
-  for (const std::string& part : model.parts) {
+  for (const std::string& part : parts) {
     std::ifstream file(part, std::ios::binary);
     while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
     }
@@ -185,7 +171,13 @@ void print_table(const Report& report) {
 }
 
 Status versus(VersusArguments arguments) {
-  KAZEIA_ASSIGN(const ModelBytes model, model_bytes(arguments.model));
+  std::uint64_t weight_bytes = 0;
+  std::vector<std::string> parts;
+  {
+    KAZEIA_ASSIGN(const gguf::ModelFile file, gguf::open_gguf(arguments.model));
+    weight_bytes = file.tensor_bytes();
+    parts = file.paths();
+  }
   const std::string self = bench::own_program_path();
   const std::string peer = (std::filesystem::path(self).parent_path() / "kazeia-upstream-peer").string();
   if (!std::filesystem::exists(peer)) {
@@ -202,19 +194,19 @@ Status versus(VersusArguments arguments) {
 
   Report report;
   // What either side may need at its peak, so that neither pays for memory that the machine has lent out meanwhile.
-  const std::uint64_t touched = std::min(2 * model.weights + kGiB, machine.available_memory_bytes / 2);
+  const std::uint64_t touched = std::min(2 * weight_bytes + kGiB, machine.available_memory_bytes / 2);
   for (int i = 0; i < arguments.repetitions; ++i) {
     std::fprintf(stderr, "repetition %d of %d\n", i + 1, arguments.repetitions);
     // A shared machine's bandwidth changes by the minute: the best of all repetitions is its limit.
     report.plain_read_gbps = std::max(report.plain_read_gbps, bench::plain_read_gbps(arguments.threads, kReadBytes, 3));
-    settle(model, touched);
+    settle(parts, touched);
     KAZEIA_TRY(run_side({peer}, arguments, "upstream", report.sides.upstream, cancel));
-    settle(model, touched);
+    settle(parts, touched);
     KAZEIA_TRY(run_side({self, "probe"}, arguments, "tiles", report.sides.tiles, cancel));
   }
   const double decode = bench::median(report.sides.tiles["decode_0"]);
   if (report.plain_read_gbps > 0) {
-    report.decode_share = decode * static_cast<double>(model.weights) / (report.plain_read_gbps * 1e9);
+    report.decode_share = decode * static_cast<double>(weight_bytes) / (report.plain_read_gbps * 1e9);
   }
   find_variation(report.sides.upstream, "upstream", report);
   find_variation(report.sides.tiles, "tiles", report);

@@ -21,14 +21,6 @@
 namespace kazeia {
 namespace {
 
-std::uint64_t tensor_bytes(const gguf::ModelFile& file) {
-  std::uint64_t bytes = 0;
-  for (const gguf::File& part : file.parts()) {
-    for (const gguf::Tensor& tensor : part.tensors()) bytes += tensor.bytes;  // each is smaller than its file
-  }
-  return bytes;
-}
-
 std::string text_entry(const gguf::File& file, std::string_view key) {
   const gguf::Value* value = file.find(key);
   return value == nullptr ? std::string() : std::string(value->as_string().value_or(""));
@@ -119,7 +111,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     if (!loadable.ok()) return loadable.error().within(path);
     const Status generates = check_generates_text(metadata, architecture);
     if (!generates.ok()) return generates.error().within(path);
-    weight_bytes = tensor_bytes(file);
+    weight_bytes = file.tensor_bytes();
     chat_template = text_entry(metadata, "tokenizer.chat_template");
     parts = file.paths();
   }

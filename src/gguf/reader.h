@@ -84,6 +84,8 @@ class ModelFile {
   const File& metadata() const { return parts_.front(); }
   const std::vector<std::string>& paths() const { return paths_; }
   std::uint64_t total_bytes() const;
+  // Bytes of all tensors of all parts.
+  std::uint64_t tensor_bytes() const;
 
  private:
   friend Result<ModelFile> open_gguf(const std::string& path);

@@ -94,6 +94,14 @@ std::uint64_t ModelFile::total_bytes() const {
   return sum;
 }
 
+std::uint64_t ModelFile::tensor_bytes() const {
+  std::uint64_t sum = 0;
+  for (const File& part : parts_) {
+    for (const Tensor& tensor : part.tensors()) sum += tensor.bytes;  // each is smaller than its file
+  }
+  return sum;
+}
+
 Result<ModelFile> open_gguf(const std::string& path) {
   ModelFile model;
   const auto add_part = [&model](const std::string& part) -> Status {

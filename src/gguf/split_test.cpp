@@ -43,6 +43,7 @@ TEST_F(Split, FollowsAllPartsFromTheFirst) {
   EXPECT_EQ(model->total_bytes(), std::filesystem::file_size(folder_.at(name(1, 3))) +
                                       std::filesystem::file_size(folder_.at(name(2, 3))) +
                                       std::filesystem::file_size(folder_.at(name(3, 3))));
+  EXPECT_EQ(model->tensor_bytes(), 3u * 4 * sizeof(float));
 }
 
 TEST_F(Split, NamesTheMissingPart) {
