@@ -1,9 +1,11 @@
 # Kazeia-Engine. `make run` answers a question; `make test` proves the rest. `make help` lists everything.
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-aarch64 quality bench-kernels asan tsan fuzz versus lint format clean
+.PHONY: help setup build run test test-aarch64 package-aarch64 test-device npu-demo npu-matrix quality bench-kernels asan tsan fuzz versus lint format clean
 
 MODEL ?= models/kazeia-mini-qwen35-q4_0.gguf
 PROMPT ?= What is the capital of France?
+# With it the default question is long enough for the NPU; shorter pieces run on the CPU.
+NPU_SYSTEM ?= Answer in English.
 SECONDS ?= 60
 # Build against another llama.cpp checkout: make run LLAMA_CPP_DIR=<folder>
 LLAMA_CPP_DIR ?=
@@ -28,10 +30,27 @@ run: build ## one answer: make run [MODEL=file.gguf] [PROMPT='text'] [FLAGS='--n
 test: ## every test, ending with ctest's summary
 	@scripts/setup tests aarch64
 	@scripts/build release all -- $(CONFIGURE)
+	@scripts/test-aarch64 build
 	@ctest --test-dir build/release --output-on-failure -j 2
 
-test-aarch64: ## the tile kernels cross-built for 64-bit ARM, under qemu on three CPUs
+test-aarch64: build ## the program and the tile kernels cross-built for 64-bit ARM, under qemu
 	@scripts/test-aarch64
+
+package-aarch64: ## the folder for a device: make package-aarch64 [PRESET=android-arm64] (with the NDK in $$ANDROID_NDK_HOME)
+	@scripts/package-aarch64 $(PRESET)
+
+test-device: ## the acceptance run against a stand-in adb, with a fake program and with the real package under qemu
+	@scripts/setup tests aarch64
+	@cd tests/device && python3 -B -m unittest start_script_test acceptance_test package_test
+
+npu-demo: setup ## the mini model with its prefill on an emulated NPU, with the counters
+	@scripts/build release kazeia kazeia_emulated_dsp -- $(CONFIGURE)
+	@LD_LIBRARY_PATH=build/release/emulated_dsp $(PROGRAM) run "$$MODEL" --system "$(NPU_SYSTEM)" -p "$$PROMPT" --no-think \
+	  --route npu-prefill --profile build/npu-demo-profile.json $(FLAGS)
+
+npu-matrix: setup ## every fault of the device at every moment, as a table
+	@scripts/build release engine_npu_test -- $(CONFIGURE)
+	@scripts/npu-matrix
 
 quality: build ## 1,000 dialogues per mini model, right or wrong
 	@for model in models/kazeia-mini-*.gguf; do \

@@ -1,8 +1,15 @@
-# Cross-building for 64-bit ARM Linux with Debian's g++-aarch64-linux-gnu; what is built runs under qemu-user.
+# Cross-building for 64-bit ARM Linux: clang, because upstream's Hexagon code needs _Float16 in C++ and GCC 12 has none
+# there, with the C library and libstdc++ of Debian's g++-aarch64-linux-gnu. What is built runs under qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
-set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_C_COMPILER clang)
+set(CMAKE_CXX_COMPILER clang++)
+set(CMAKE_C_COMPILER_TARGET aarch64-linux-gnu)
+set(CMAKE_CXX_COMPILER_TARGET aarch64-linux-gnu)
+# The machine's own ar does not know this architecture and would write archives without an index.
+set(CMAKE_AR aarch64-linux-gnu-ar CACHE FILEPATH "")
+set(CMAKE_RANLIB aarch64-linux-gnu-ranlib CACHE FILEPATH "")
+set(CMAKE_STRIP aarch64-linux-gnu-strip CACHE FILEPATH "")
 
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

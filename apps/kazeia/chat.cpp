@@ -55,6 +55,7 @@ class Chat {
   }
 
   Status talk();
+  NpuUse npu_use() const { return loaded_.timeline->npu_use(); }
 
  private:
   enum class Next { kContinue, kQuit };
@@ -274,6 +275,7 @@ void Chat::show_stats() const {
     note(fmt::format("decode       {:.1f} tokens/s ({} tokens)", last_->decode_tps, last_->generated_tokens));
   }
   note(fmt::format("threads      {}", timeline.decode_threads()));
+  if (loaded_.routed.used != Route::kCpu) note("NPU          " + npu_sentence(timeline.npu_use()));
   note(fmt::format("peak memory  {}", format_bytes(read_process_memory().peak_rss_bytes)));
 }
 
@@ -283,8 +285,11 @@ Status chat(const ChatArguments& arguments) {
   CancelFlag& cancel = catch_interrupts(SecondInterrupt::kEndsProcess);
   KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/false));
   catch_interrupts(SecondInterrupt::kIgnored);
+  const RoutedModel routed = loaded.routed;
   Chat session(arguments, std::move(loaded), cancel);
-  return session.talk();
+  Status status = session.talk();
+  remember_run(routed, session.npu_use(), arguments.model.route);
+  return status;
 }
 
 }  // namespace

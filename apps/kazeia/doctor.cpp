@@ -13,6 +13,7 @@
 
 #include "base/machine.h"
 #include "base/units.h"
+#include "doctor_npu.h"
 #include "engine/backend.h"
 #include "plan/diagnosis.h"
 #include "plan/threads.h"
@@ -172,13 +173,48 @@ Status doctor(bool json) {
   return output.write(json ? as_json(machine, threads, problems) : as_text(machine, threads, problems));
 }
 
+Status doctor_npu(const NpuQuestions& questions, bool json) {
+  KAZEIA_ASSIGN(const NpuReport report, examine_npu(questions));
+  Output output;
+  KAZEIA_TRY(output.write(json ? as_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                               : as_text(report)));
+  if (report.usable) return {};
+  return Error(ErrorCode::kUnsupported, report.verdict, "The CPU does everything");
+}
+
+struct DoctorArguments {
+  bool json = false;
+  bool npu = false;
+  NpuQuestions questions;
+};
+
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
+  auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb = app.add_subcommand("doctor", "Tell what this machine is and what is wrong with it");
-  verb->add_flag("--json", *json, "Print one JSON object");
-  verb->callback([json, &action] { action = [json] { return doctor(*json); }; });
+  verb->add_flag("--json", arguments->json, "Print one JSON object");
+  CLI::Option* npu = verb->add_flag("--npu", arguments->npu,
+                                    "Examine the NPU: driver, session, every kind of operation against the CPU, and\n"
+                                    "with --model also the layout of the weights, whole prompts and the speed");
+  verb->add_option("--model", arguments->questions.model, "With --npu: a GGUF file to examine it with")
+      ->needs(npu)
+      ->type_name("MODEL");
+  verb->add_option("--threads", arguments->questions.threads, "With --npu: of the CPU (default: performance cores)")
+      ->needs(npu)
+      ->check(CLI::Range(1, 512));
+  verb->add_option("--profile", arguments->questions.profile_file,
+                   "With --npu: the profile to read, and with --save to write")
+      ->needs(npu)
+      ->type_name("FILE");
+  verb->add_flag("--save", arguments->questions.save,
+                 "With --npu and --model: remember from which width on the NPU pays")
+      ->needs(npu);
+  verb->callback([arguments, &action] {
+    action = [arguments] {
+      return arguments->npu ? doctor_npu(arguments->questions, arguments->json) : doctor(arguments->json);
+    };
+  });
 }
 
 }  // namespace kazeia::cli

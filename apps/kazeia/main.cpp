@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   cli::add_chat(app, action);
   cli::add_inspect(app, action);
   cli::add_synth(app, action);
+  cli::add_prepare(app, action);
   cli::add_doctor(app, action);
   cli::add_quality(app, action);
   cli::add_versus(app, action);

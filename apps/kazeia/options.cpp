@@ -26,6 +26,19 @@ std::uint32_t context_for(const Model& model, const ModelFlags& flags, bool quie
   return *flags.context_tokens;
 }
 
+// What of the model the NPU does not run, so that a person knows why prefill is slower than it could be.
+void print_refused(const Model& model) {
+  const NpuPlacement& placement = model.npu_placement();
+  if (placement.refused.empty()) return;
+  double share = 0;
+  for (const RefusedTensor& tensor : placement.refused) share += tensor.share;
+  const RefusedTensor& first = placement.refused.front();
+  fmt::print(stderr,
+             "kazeia: the NPU does not run {} of this model's matrices ({:.1f} % of a prefill; the largest: '{}', {}). "
+             "`kazeia prepare` makes a file of which it runs all.\n",
+             placement.refused.size(), share * 100, first.name, first.type);
+}
+
 }  // namespace
 
 ModelOptions WeightFlags::options() const {
@@ -52,6 +65,20 @@ void add_model_flags(CLI::App& verb, ModelFlags& flags) {
       ->check(CLI::Range(1U, (1U << 31) - 256));
   verb.add_option("--threads", flags.threads, "Default: the physical performance cores")->check(CLI::Range(1, 512));
   add_weight_flags(verb, flags.weights);
+  add_route_flags(verb, flags.route);
+}
+
+void add_route_flags(CLI::App& verb, RouteOptions& route) {
+  verb.add_option_function<std::string>(
+          "--route", [&route](const std::string& name) { route.route = *route_of_name(name); },
+          "Which processor does what: auto, cpu, npu-prefill (prefill on the NPU, decode on the CPU), npu-only\n"
+          "(default: auto, the NPU's prefill if this machine has one that passed its check)")
+      ->check(CLI::IsMember({"auto", "cpu", "npu-prefill", "npu-only"}))
+      ->type_name("ROUTE");
+  verb.add_option("--profile", route.profile_file,
+                  "The file that remembers what this machine's NPU can do (default: $KAZEIA_PROFILE, or\n"
+                  "kazeia/profile.json in the user's state folder)")
+      ->type_name("FILE");
 }
 
 void add_sampling_flags(CLI::App& verb, SamplingOptions& sampling) {
@@ -65,6 +92,14 @@ void add_sampling_flags(CLI::App& verb, SamplingOptions& sampling) {
   verb.add_option("--presence-penalty", sampling.presence_penalty, "-2 to 2; 0 = off")->capture_default_str();
 }
 
+std::string npu_sentence(const NpuUse& use) {
+  std::string text =
+      fmt::format("{} prompt tokens, {} graph nodes (CPU: {}), {} switches of {:.2f} ms", use.prefill_tokens,
+                  use.npu_nodes, use.cpu_nodes, use.switches, use.switch_us_mean / 1000);
+  if (!use.failure.empty()) text += "; failed: " + use.failure;
+  return text;
+}
+
 Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet) {
   const Stopwatch watch;
   LoadedModel loaded;
@@ -73,9 +108,13 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
     ModelOptions options = flags.weights.options();
     options.cancel = &cancel;
     options.on_progress = [&bar](float fraction) { bar.update(static_cast<double>(fraction)); };
-    KAZEIA_ASSIGN(loaded.model, Model::load(flags.path, options));
+    KAZEIA_ASSIGN(loaded.routed, load_on_route(flags.path, options, flags.route));
+    loaded.model = loaded.routed.model;
   }
+  if (!loaded.routed.note.empty()) fmt::print(stderr, "kazeia: {}.\n", loaded.routed.note);
+  if (!quiet) print_refused(*loaded.model);
   TimelineOptions options;
+  options.npu = loaded.routed.npu;
   options.context_tokens = context_for(*loaded.model, flags, quiet);
   options.decode_threads = flags.threads;
   options.prefill_threads = flags.threads;

@@ -37,6 +37,7 @@ struct QualityArguments {
   std::optional<std::size_t> at_least;
   int threads = 0;
   WeightFlags weights;
+  RouteOptions route{.route = Route::kCpu, .remember = false, .profile_file = {}, .self_check = true};
   bool json = false;
 };
 
@@ -62,6 +63,8 @@ struct Outcome {
   std::vector<Mismatch> mismatches;  // all of them
   double seconds = 0;
   int threads = 0;
+  Route route = Route::kCpu;
+  NpuUse npu;
 };
 
 std::optional<Role> role_of(const std::string& name) {
@@ -111,9 +114,11 @@ Result<std::vector<Dialogue>> read_dialogues(const std::string& path, std::size_
   return dialogues;
 }
 
-Result<Outcome> ask_all(const std::shared_ptr<const Model>& model, const std::vector<Dialogue>& dialogues,
+Result<Outcome> ask_all(const RoutedModel& routed, const std::vector<Dialogue>& dialogues,
                         const QualityArguments& arguments) {
+  const std::shared_ptr<const Model>& model = routed.model;
   TimelineOptions timeline_options;
+  timeline_options.npu = routed.npu;
   timeline_options.context_tokens = kContextTokens;
   timeline_options.decode_threads = timeline_options.prefill_threads = arguments.threads;
   KAZEIA_ASSIGN(const std::unique_ptr<Timeline> timeline, Timeline::create(model, timeline_options));
@@ -130,6 +135,7 @@ Result<Outcome> ask_all(const std::shared_ptr<const Model>& model, const std::ve
   const Stopwatch watch;
   Outcome outcome;
   outcome.threads = timeline->decode_threads();
+  outcome.route = routed.used;
   for (const Dialogue& dialogue : dialogues) {
     timeline->reset();  // each answer is independent of the one before
     KAZEIA_ASSIGN(const TurnResult turn, responder->answer(*timeline, dialogue.conversation, turn_options));
@@ -144,6 +150,7 @@ Result<Outcome> ask_all(const std::shared_ptr<const Model>& model, const std::ve
     }
     progress.update(static_cast<double>(outcome.asked) / static_cast<double>(dialogues.size()));
   }
+  outcome.npu = timeline->npu_use();
   outcome.seconds = watch.elapsed_ms() / 1000;
   return outcome;
 }
@@ -158,6 +165,9 @@ std::string as_json(const QualityArguments& arguments, const Outcome& outcome) {
   json["recall_exact"] = outcome.recall_exact;
   json["seconds"] = outcome.seconds;
   json["threads"] = outcome.threads;
+  json["route"] = route_name(outcome.route);
+  json["npu_prefill_tokens"] = outcome.npu.prefill_tokens;
+  json["npu_failure"] = outcome.npu.failure.empty() ? Json(nullptr) : Json(outcome.npu.failure);
   json["mismatches"] = Json::array();
   for (const Mismatch& mismatch : outcome.mismatches) {
     json["mismatches"].push_back({{"line", mismatch.number},
@@ -186,8 +196,9 @@ std::string as_text(const QualityArguments& arguments, const Outcome& outcome) {
 
 Status quality(const QualityArguments& arguments) {
   KAZEIA_ASSIGN(const std::vector<Dialogue> dialogues, read_dialogues(arguments.dialogues, arguments.limit));
-  KAZEIA_ASSIGN(const std::shared_ptr<const Model> model, Model::load(arguments.model, arguments.weights.options()));
-  KAZEIA_ASSIGN(const Outcome outcome, ask_all(model, dialogues, arguments));
+  KAZEIA_ASSIGN(const RoutedModel routed, load_on_route(arguments.model, arguments.weights.options(), arguments.route));
+  if (!routed.note.empty()) return Error(ErrorCode::kUnsupported, routed.note, "Check another route");
+  KAZEIA_ASSIGN(const Outcome outcome, ask_all(routed, dialogues, arguments));
   Output output;
   KAZEIA_TRY(output.write(arguments.json ? as_json(arguments, outcome)
                                          : without_control_characters(as_text(arguments, outcome))));
@@ -214,6 +225,7 @@ void add_quality(CLI::App& app, Action& action) {
   verb->add_option("--threads", arguments->threads, "Default: the physical performance cores")
       ->check(CLI::Range(1, 512));
   add_weight_flags(*verb, arguments->weights);
+  add_route_flags(*verb, arguments->route);
   verb->add_flag("--json", arguments->json, "Print one JSON object, with every mismatch");
   verb->callback([arguments, &action] { action = [arguments] { return quality(*arguments); }; });
 }

@@ -129,6 +129,38 @@ std::string one_line(const Json& object) {
   return object.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }
 
+Json npu_json(const LoadedModel& loaded) {
+  const NpuUse use = loaded.timeline->npu_use();
+  Json refused = Json::array();
+  for (const RefusedTensor& tensor : loaded.model->npu_placement().refused) {
+    refused.push_back({{"name", tensor.name}, {"type", tensor.type}, {"prefill_share", tensor.share}});
+  }
+  Json json = {{"prefill_tokens", use.prefill_tokens},
+               {"cpu_prefill_tokens", use.cpu_prefill_tokens},
+               {"nodes", use.npu_nodes},
+               {"cpu_nodes", use.cpu_nodes},
+               {"graphs", use.npu_graphs},
+               {"switches", use.switches},
+               {"switch_us", use.switch_us_mean},
+               {"switch_us_last", use.switch_us_last},
+               {"weight_bytes_resident", use.weight_bytes_resident},
+               {"weight_bytes_copied", use.weight_bytes_copied},
+               {"state_bytes_resident", use.state_bytes_resident},
+               {"witnesses", use.witnesses},
+               {"witness_ms", use.witness_ms},
+               {"checked_matrices", loaded.model->npu_placement().checked_matrices},
+               {"refused", std::move(refused)},
+               {"failure", use.failure.empty() ? Json(nullptr) : Json(use.failure)}};
+  if (loaded.routed.check) {
+    const SelfCheck& check = *loaded.routed.check;
+    json["self_check"] = {{"passed", check.passed},
+                          {"remembered", check.remembered},
+                          {"agreement", check.agreement},
+                          {"finding", check.finding}};
+  }
+  return json;
+}
+
 Json reply_json(const RunArguments& arguments, const Reply& reply) {
   const TurnStats& stats = reply.turn.stats;
   const Timeline& timeline = *reply.loaded.timeline;
@@ -150,6 +182,8 @@ Json reply_json(const RunArguments& arguments, const Reply& reply) {
           {"model", arguments.model.path},
           {"architecture", reply.loaded.model->architecture()},
           {"placement", placement_name(reply.loaded.model->placement())},
+          {"route", route_name(reply.loaded.routed.used)},
+          {"npu", npu_json(reply.loaded)},
           {"tile_bytes", reply.loaded.model->tile_bytes()},
           {"cached_tile_bytes", reply.loaded.model->cached_tile_bytes()},
           {"threads", timeline.decode_threads()},
@@ -183,6 +217,12 @@ void print_table(const Reply& reply) {
   row("prefill", fmt::format("{:.1f} tokens/s", stats.prefill_tps));
   row("decode", fmt::format("{:.1f} tokens/s ({} tokens)", stats.decode_tps, stats.generated_tokens));
   row("peak memory", format_bytes(read_process_memory().peak_rss_bytes));
+  if (reply.loaded.routed.used != Route::kCpu) {
+    const NpuUse use = reply.loaded.timeline->npu_use();
+    row("NPU", npu_sentence(use));
+    row("", fmt::format("{} of weights in its memory, {} copied", format_bytes(use.weight_bytes_resident),
+                        format_bytes(use.weight_bytes_copied)));
+  }
   const std::string_view early = why_it_stopped_early(stats.stop_reason);
   if (!early.empty()) row("stopped", std::string(early));
 }
@@ -212,6 +252,7 @@ Status answer(const RunArguments& arguments, Output& output, CancelFlag& cancel)
   KAZEIA_ASSIGN(reply.loaded, load_model(arguments.model, cancel, arguments.quiet || arguments.json));
   KAZEIA_TRY(arguments.json ? print_json(arguments, reply, request, output)
                             : print_text(arguments, reply, request, output, cancel));
+  remember_run(reply.loaded.routed, reply.loaded.timeline->npu_use(), arguments.model.route);
   if (reply.turn.stats.stop_reason == StopReason::kCancelled) {
     return Error(ErrorCode::kCancelled, "stopped before the answer was complete");
   }

@@ -48,6 +48,8 @@ class AtomicFileWriter {
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
   std::uint64_t bytes_written() const { return written_; }
+  // Where the bytes written so far can be read until commit(): for a check of the file before it gets its name.
+  const std::string& temporary_path() const { return temporary_; }
   // Flushes to the disk (fsync file and folder) and renames. Call once.
   Status commit();
 

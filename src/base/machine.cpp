@@ -7,9 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,8 +37,16 @@ template <typename Number>
 std::optional<Number> number(std::string_view text) {
   text = trimmed(text);
   Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end == text.data()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<Number>) {
+    // Not from_chars, which the C++ library of Android's NDK has for whole numbers only.
+    const std::string terminated(text);
+    char* after = nullptr;
+    value = static_cast<Number>(std::strtod(terminated.c_str(), &after));
+    if (after == terminated.c_str()) return std::nullopt;
+  } else {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end == text.data()) return std::nullopt;
+  }
   return value;
 }
 

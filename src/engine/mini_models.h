@@ -1,7 +1,10 @@
 // For the tests of this room: the shipped mini models, and dialogues in the form they were trained on.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -122,9 +125,20 @@ inline std::string file_bytes(const std::string& file_path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// A changed copy of a model in the test's own folder.
+// A path in a folder of this process, removed at its end: ctest runs several tests at once, of one file as well.
+inline std::string own_path(const std::string& name) {
+  struct Folder {
+    std::filesystem::path path = testing::TempDir() + "kazeia-" + std::to_string(::getpid());
+    Folder() { std::filesystem::create_directories(path); }
+    ~Folder() { std::filesystem::remove_all(path); }
+  };
+  static const Folder folder;
+  return folder.path / name;
+}
+
+// A changed copy of a model.
 inline std::string write_copy(const std::string& name, const std::string& bytes) {
-  const std::string copy = testing::TempDir() + "kazeia-" + name;
+  const std::string copy = own_path(name);
   std::ofstream(copy, std::ios::binary) << bytes;
   return copy;
 }

@@ -10,9 +10,14 @@
 #include "base/machine.h"
 #include "base/units.h"
 #include "engine/backend.h"
+#include "ggml-backend-impl.h"
 #include "gguf/loadable.h"
 #include "gguf/reader.h"
+#include "llama-model.h"
 #include "llama.h"
+#include "npu/device.h"
+#include "npu/gate.h"
+#include "npu/shared_memory.h"
 #include "plan/memory.h"
 #include "plan/threads.h"
 #include "tiles/buffer_type.h"
@@ -79,6 +84,34 @@ Error load_error(const std::string& path, const std::string& architecture, const
                "Check the file with `kazeia inspect`");
 }
 
+Error layout_error(const npu::TileCheck& check) {
+  return Error(
+      ErrorCode::kEngine,
+      fmt::format("the NPU's host code keeps weights in another layout than this engine's kernels read ({} of {} "
+                  "matrices, first '{}')",
+                  check.mismatched.size(), check.matrices, check.mismatched.front()),
+      "Use the CPU, and report the upstream version");
+}
+
+// What the NPU does not run of a model that was placed on it.
+NpuPlacement describe_placement(const llama_model* model, std::uint64_t checked_matrices) {
+  NpuPlacement placement;
+  placement.checked_matrices = checked_matrices;
+  double all = 0;
+  for (const auto& [name, tensor] : llama_internal_get_tensor_map(model)) {
+    const bool shared = tensor->buffer != nullptr && tensor->buffer->buft == npu::weights_type();
+    if (shared) placement.shared_bytes += ggml_backend_buft_get_alloc_size(npu::weights_type(), tensor);
+    if (ggml_n_dims(tensor) < 2 || name == "token_embd.weight" || name == "output.weight") continue;
+    const auto multiplications = static_cast<double>(ggml_nelements(tensor));
+    all += multiplications;
+    if (!shared) placement.refused.push_back({name, ggml_type_name(tensor->type), multiplications});
+  }
+  for (RefusedTensor& tensor : placement.refused) tensor.share /= all;
+  std::sort(placement.refused.begin(), placement.refused.end(),
+            [](const RefusedTensor& a, const RefusedTensor& b) { return a.share > b.share; });
+  return placement;
+}
+
 // The tile cache is a convenience: whatever is wrong with it, the model loads without it.
 tiles::LoadOptions tile_load_options(const std::vector<std::string>& parts, const ModelOptions& options) {
   tiles::LoadOptions load;
@@ -119,6 +152,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (!memory.ok()) return memory.error().within(path);
 
   initialise_backend();
+  if (options.placement == Placement::kNpu) {
+    const Result<npu::Device*> device = npu::Device::open();
+    if (!device.ok()) return device.error();
+  }
   LoadProgress progress{options};
   llama_model_params params = load_parameters(options.placement);
   params.progress_callback = report_progress;
@@ -137,6 +174,16 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     if (options.placement == Placement::kUpstream) {
       const tiles::WithoutTiles without_tiles;
       load_weights();
+    } else if (options.placement == Placement::kNpu) {
+      // No tile cache: the driver's memory cannot be a file.
+      const npu::GateScope gate(npu::Device::opened()->gate(), npu::GateState::kLoading);
+      const npu::WeightLoad load;
+      tiles::Loading loading(
+          {.threads = plan::default_threads(read_machine()), .cache_directory = {}, .cache_key = {}});
+      load_weights();
+      model->tile_bytes_ = loading.packed_bytes();
+      if (!load.check().agrees()) return layout_error(load.check());
+      model->npu_placement_.checked_matrices = load.check().matrices;
     } else {
       tiles::Loading loading(tile_load_options(parts, options));
       load_weights();
@@ -157,6 +204,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
                  "Choose a chat model");
   }
 
+  if (options.placement == Placement::kNpu) {
+    model->npu_placement_ = describe_placement(model->model_, model->npu_placement_.checked_matrices);
+  }
   model->path_ = path;
   model->architecture_ = std::move(architecture);
   model->chat_template_ = std::move(chat_template);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/cancel.h"
 #include "base/result.h"
@@ -16,6 +17,20 @@ struct llama_model;
 struct llama_vocab;
 
 namespace kazeia {
+
+// A matrix that the NPU does not run, and what that costs.
+struct RefusedTensor {
+  std::string name;
+  std::string type;
+  double share = 0;  // of the multiplications of a prefill, 0..1
+};
+
+// Of a model placed on the NPU.
+struct NpuPlacement {
+  std::uint64_t shared_bytes = 0;      // weights that both processors address
+  std::uint64_t checked_matrices = 0;  // of which one row of tiles was compared with upstream's and with the file
+  std::vector<RefusedTensor> refused;  // largest first; the token table and the output head are not among them
+};
 
 struct ModelOptions {
   Placement placement = Placement::kCpu;
@@ -33,7 +48,8 @@ class Model {
  public:
   // Checks the file with the strict reader (gguf/reader.h) before upstream sees a byte of it, follows
   // split files, loads the weights. Errors: kFile, kUnsupported (unknown architecture), kTooLarge
-  // (weights larger than the memory that is free), kCancelled, kEngine.
+  // (weights larger than the memory that is free), kCancelled, kEngine. For the NPU also kUnsupported if there is
+  // none, and kEngine if its weight layout is not the one that the CPU's kernels read.
   static Result<std::shared_ptr<const Model>> load(const std::string& path, const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
@@ -47,6 +63,7 @@ class Model {
   // Bytes of weights that the tile kernels read, and of those the part that came from the tile cache.
   std::uint64_t tile_bytes() const { return tile_bytes_; }
   std::uint64_t cached_tile_bytes() const { return cached_tile_bytes_; }
+  const NpuPlacement& npu_placement() const { return npu_placement_; }
   std::uint32_t trained_context_tokens() const;
   // True if some layers keep a recurrent state that cannot be cut back to an earlier token.
   bool has_recurrent_state() const;
@@ -76,6 +93,7 @@ class Model {
   double load_ms_ = 0;
   std::uint64_t tile_bytes_ = 0;
   std::uint64_t cached_tile_bytes_ = 0;
+  NpuPlacement npu_placement_;
 };
 
 }  // namespace kazeia

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 class TileCacheOfAModel : public mini::EachModel {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "kazeia-tile-cache-" + mini::model_test_name({GetParam(), 0});
+    folder_ = mini::own_path("tile-cache");
     fs::remove_all(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }

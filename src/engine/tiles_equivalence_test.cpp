@@ -37,7 +37,7 @@ std::shared_ptr<const Model> load(const std::string& file, Placement placement) 
 // A copy of the model with its tied table in another type and every other tensor as it is.
 std::string with_table(const std::string& file, ggml_type type) {
   initialise_backend();
-  const std::string copy = testing::TempDir() + "kazeia-table-" + ggml_type_name(type) + "-" + file;
+  const std::string copy = mini::own_path(std::string("table-") + ggml_type_name(type) + "-" + file);
   llama_model_quantize_params params = llama_model_quantize_default_params();
   params.nthread = 1;
   params.ftype = LLAMA_FTYPE_MOSTLY_Q4_0;

@@ -9,8 +9,10 @@
 #include "base/machine.h"
 #include "base/units.h"
 #include "engine/backend.h"
+#include "engine/npu_phase.h"
 #include "engine/snapshot.h"
 #include "engine/state_size.h"
+#include "llama-ext.h"
 #include "llama.h"
 #include "plan/memory.h"
 #include "plan/threads.h"
@@ -60,6 +62,7 @@ Result<std::unique_ptr<Timeline>> Timeline::create(std::shared_ptr<const Model> 
 }
 
 Status Timeline::open(const TimelineOptions& options) {
+  options_ = options;
   const MachineFacts machine = read_machine();
   const int default_threads =
       options.decode_threads == 0 || options.prefill_threads == 0 ? plan::default_threads(machine) : 0;
@@ -73,20 +76,26 @@ Status Timeline::open(const TimelineOptions& options) {
   capacity_ = context;
   ubatch_ = std::min(options.ubatch_tokens, context);
 
+  return create_context();
+}
+
+Status Timeline::create_context() {
   llama_context_params params = llama_context_default_params();
-  params.n_ctx = context;
+  params.n_ctx = static_cast<std::uint32_t>(capacity_);
   params.n_batch = static_cast<std::uint32_t>(ubatch_);
   params.n_ubatch = static_cast<std::uint32_t>(ubatch_);
   params.n_seq_max = 1;
-  params.n_outputs_max = 1;  // only the last token of a prompt is ever read
+  // Only the last token of a prompt is ever read; of an NPU's piece also the first, by its witness.
+  params.n_outputs_max = model_->placement() == Placement::kNpu ? 2 : 1;
   params.n_threads = decode_threads_;
   params.n_threads_batch = prefill_threads_;
   // Not AUTO: upstream then switches it off as soon as a part of the graph leaves the first device.
-  params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.flash_attn_type = options_.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.no_perf = true;
 
   const std::uint64_t available =
-      options.memory_budget_bytes != 0 ? options.memory_budget_bytes : machine.available_memory_bytes;
+      options_.memory_budget_bytes != 0 ? options_.memory_budget_bytes : read_machine().available_memory_bytes;
+  const PlanningForNpu planning(model_->placement());
   KAZEIA_TRY(check_memory(model_->raw(), params, available));
 
   params.abort_callback_data = this;
@@ -95,19 +104,30 @@ Status Timeline::open(const TimelineOptions& options) {
     return cancel != nullptr && cancel->requested();
   };
   const UpstreamErrors errors;
-  try {
-    context_ = llama_init_from_model(model_->raw(), params);
-  } catch (const std::exception& exception) {
-    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", exception.what()));
-  }
+  std::string reason;
+  const auto create = [&] {
+    try {
+      context_ = llama_init_from_model(model_->raw(), params);
+      if (context_ == nullptr) reason = errors.reason();
+    } catch (const std::exception& exception) {
+      reason = exception.what();
+    }
+  };
+  create();
+  if (context_ == nullptr && planning.fall_back_to_private_memory(reason)) create();
   if (context_ == nullptr) {
-    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", errors.reason()),
+    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", reason),
                  "Use a smaller context");
   }
   if (llama_get_memory(context_) == nullptr) {
     return Error(ErrorCode::kUnsupported,
                  fmt::format("models of architecture '{}' keep no state between tokens", model_->architecture()),
                  "Choose a chat model");
+  }
+  planned_width_ = 0;
+  if (model_->placement() == Placement::kNpu && !reserve_for_both()) {
+    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", errors.reason()),
+                 "Use a smaller context");
   }
   return {};
 }
@@ -142,34 +162,52 @@ Error Timeline::poison(const std::string& reason) {
   return Error(ErrorCode::kEngine, fmt::format("the model could not be run: {}", reason), "Reset the conversation");
 }
 
-// On success or kCancelled the invariant holds; any other error has poisoned.
-Status Timeline::decode_batch(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel) {
-  const bool undo_recurrent = cancel != nullptr && model_->has_recurrent_state();
-  RecurrentSnapshot snapshot;
-  has_logits_ = false;
-  // Without a snapshot a cancel waits for the end of the piece.
-  active_cancel_ = undo_recurrent && !snapshot.take(context_, tokens_.size()) ? nullptr : cancel;
-
-  std::vector<llama_pos> positions(piece.size());
-  for (std::size_t i = 0; i < piece.size(); ++i) positions[i] = static_cast<llama_pos>(tokens_.size() + i);
-  std::vector<std::int8_t> outputs(piece.size(), 0);
-  outputs.back() = want_logits ? 1 : 0;
+// Upstream's status: 0, or what kept it from computing, with the reason.
+int Timeline::run(const Piece& piece, Processor processor, std::string& reason) {
+  std::vector<llama_pos> positions(piece.tokens.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<llama_pos>(tokens_.size() + i);
+  std::vector<std::int8_t> outputs(piece.tokens.size(), 0);
+  if (piece.first_logits) outputs.front() = 1;
+  if (piece.last_logits) outputs.back() = 1;
   llama_batch batch{};
-  batch.n_tokens = static_cast<std::int32_t>(piece.size());
-  batch.token = const_cast<Token*>(piece.data());  // NOLINT: upstream reads only
+  batch.n_tokens = static_cast<std::int32_t>(piece.tokens.size());
+  batch.token = const_cast<Token*>(piece.tokens.data());  // NOLINT: upstream reads only
   batch.pos = positions.data();
   batch.logits = outputs.data();
 
   const UpstreamErrors errors;
   int status = 0;
   try {
+    const NpuGate gate(model_->placement(), processor == Processor::kNpu);
+    // Upstream reuses the last graph for one of the same width, wherever it was planned to run.
+    if (planned_for_ != processor && planned_width_ == piece.tokens.size()) llama_graph_reserve(context_, 1, 1, 1);
+    planned_for_ = processor;
+    planned_width_ = piece.tokens.size();
     status = llama_decode(context_, batch);
     if (status == 0) llama_synchronize(context_);
   } catch (const std::exception& exception) {
-    active_cancel_ = nullptr;
-    return poison(exception.what());
+    reason = exception.what();
+    return -1;
   }
+  if (status != 0) reason = errors.reason(fmt::format("status {}", status));
+  return status;
+}
+
+// On success or kCancelled the invariant holds; any other error has poisoned.
+Status Timeline::decode_batch(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel) {
+  has_logits_ = false;
+  if (npu_takes(piece.size())) return decode_on_npu(piece, want_logits, cancel);
+  return decode_on_cpu(piece, want_logits, cancel);
+}
+
+Status Timeline::decode_on_cpu(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel) {
+  const bool undo_recurrent = cancel != nullptr && model_->has_recurrent_state();
+  RecurrentSnapshot snapshot;
+  // Without a snapshot a cancel waits for the end of the piece.
+  active_cancel_ = undo_recurrent && !snapshot.take(context_, tokens_.size()) ? nullptr : cancel;
   const bool could_cancel = active_cancel_ != nullptr;
+  std::string reason;
+  const int status = run({piece, false, want_logits}, Processor::kCpu, reason);
   active_cancel_ = nullptr;
   if (status == 0) {
     tokens_.insert(tokens_.end(), piece.begin(), piece.end());
@@ -181,7 +219,7 @@ Status Timeline::decode_batch(std::span<const Token> piece, bool want_logits, co
     const bool undone = undo_recurrent ? snapshot.restore(context_) : state_ends_at(context_, tokens_.size());
     if (undone) return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
   }
-  return poison(errors.reason(fmt::format("status {}", status)));
+  return poison(reason);
 }
 
 Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress, const CancelFlag* cancel) {

@@ -12,15 +12,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/cancel.h"
 #include "base/result.h"
 #include "engine/model.h"
+#include "engine/npu_use.h"
 #include "engine/token.h"
 
 struct llama_context;
 
 namespace kazeia {
+
+class RecurrentSnapshot;
 
 struct TimelineOptions {
   // --- affects behaviour ---
@@ -30,6 +34,7 @@ struct TimelineOptions {
   int prefill_threads = 0;            // 0 = the same
   std::uint32_t ubatch_tokens = 512;  // widest prefill graph; larger costs compute-buffer memory
   bool flash_attention = true;
+  NpuOptions npu;  // for a model placed on the NPU; otherwise without effect
   // --- limits ---
   // A state above it is refused; 0 = the memory that the machine has free.
   std::uint64_t memory_budget_bytes = 0;
@@ -77,17 +82,41 @@ class Timeline {
   // Bytes of KV cache, recurrent state and compute buffers.
   std::uint64_t state_bytes() const;
 
+  // What the NPU did for this timeline; all zero without one.
+  NpuUse npu_use() const;
+
   // For the rooms that may include llama.h. Owned by the timeline.
   llama_context* raw() const { return context_; }
 
  private:
+  // One graph: tokens to append, and after which of them logits are wanted.
+  struct Piece {
+    std::span<const Token> tokens;
+    bool first_logits = false;
+    bool last_logits = false;
+  };
+  enum class Processor { kCpu, kNpu };
+
   explicit Timeline(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
   Status open(const TimelineOptions& options);
+  Status create_context();
   Status check_room(std::span<const Token> tokens) const;
   Status decode_batch(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel);
+  Status decode_on_cpu(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel);
+  int run(const Piece& piece, Processor processor, std::string& reason);
   Error poison(const std::string& reason);
 
+  // timeline_npu.cpp
+  bool npu_takes(std::size_t width) const;
+  Status decode_on_npu(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel);
+  Result<std::vector<float>> witness(Token token, const RecurrentSnapshot& before);
+  bool undo(const RecurrentSnapshot& before);
+  Status move_to_private_memory();
+  Status give_up_npu(const RecurrentSnapshot& before, const std::string& reason, bool no_memory);
+  bool reserve_for_both();
+
   std::shared_ptr<const Model> model_;
+  TimelineOptions options_;
   llama_context* context_ = nullptr;
   Tokens tokens_;
   std::size_t capacity_ = 0;
@@ -97,6 +126,10 @@ class Timeline {
   int prefill_threads_ = 0;
   bool poisoned_ = false;
   bool has_logits_ = false;
+  NpuUse npu_;
+  // Of the graph that upstream keeps for reuse.
+  std::size_t planned_width_ = 0;
+  Processor planned_for_ = Processor::kCpu;
 };
 
 }  // namespace kazeia

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <future>
 #include <optional>
 #include <system_error>
@@ -54,25 +53,6 @@ std::future<void> generate_ahead(const Piece& piece, std::uint64_t seed, std::ve
   } catch (const std::system_error&) {
     return std::async(std::launch::deferred, [&piece, seed, &buffer] { generate(piece, seed, buffer); });
   }
-}
-
-Status check_target(const std::string& path, std::uint64_t bytes, bool overwrite) {
-  std::error_code error;
-  const bool exists = std::filesystem::exists(path, error);
-  if (exists && !overwrite) {
-    return Error(ErrorCode::kWrite, fmt::format("'{}' exists already", path), "Use --force to replace it");
-  }
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  // The old file goes only when the new one is complete, so its bytes do not help.
-  if (!error && space.available < bytes) {
-    return Error(ErrorCode::kWrite,
-                 fmt::format("'{}' needs {}, but only {} are free there", path, format_bytes(bytes),
-                             format_bytes(space.available)),
-                 "Free some space or choose another disk");
-  }
-  return {};
 }
 
 }  // namespace
@@ -130,7 +110,7 @@ Result<std::uint64_t> write_synthetic(const Shape& shape, const std::string& pat
   {
     const Header header = synthetic_header(shape);
     total = header.file_bytes();
-    KAZEIA_TRY(check_target(path, total, options.overwrite));
+    KAZEIA_TRY(check_output(path, total, options.overwrite));
     KAZEIA_ASSIGN(Writer created, Writer::create(path, header));
     writer.emplace(std::move(created));
     pieces = cut(tensors, header);

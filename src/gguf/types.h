@@ -14,13 +14,18 @@ enum class TypeId : std::uint32_t {
   kF32 = 0,
   kF16 = 1,
   kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ8_0 = 8,
   kQ8_1 = 9,
+  kQ4_K = 12,
   kQ6_K = 14,
   kQ8_K = 15,
+  kIQ4_NL = 20,
   kI8 = 24,
   kI64 = 27,
   kF64 = 28,
   kBF16 = 30,
+  kMXFP4 = 39,
 };
 
 struct TensorType {

@@ -101,15 +101,9 @@ void pack_from_mapping(const Shape& shape, const std::uint8_t* blocks, std::uint
 }
 
 // The whole tensor: from the file, or already there.
-void place_tensor(Memory* memory, const ggml_tensor* tensor, const void* data) {
-  const Shape shape = shape_of(tensor);
-  const auto* blocks = static_cast<const std::uint8_t*>(data);
-  auto* tiles = static_cast<std::uint8_t*>(tensor->data);
-  if (loading == nullptr) {
-    pack(shape, blocks, tiles, 1);
-    return;
-  }
-  if (memory->image) {
+void place_in(Memory* memory, const ggml_tensor* tensor, const void* data) {
+  if (loading != nullptr && memory->image) {
+    const Shape shape = shape_of(tensor);
     CachedTensor cached{tensor->name, shape.type, shape.rows, shape.columns,
                         static_cast<std::uint64_t>(static_cast<std::byte*>(tensor->data) - memory->base)};
     if (memory->image->holds(cached)) {
@@ -119,8 +113,7 @@ void place_tensor(Memory* memory, const ggml_tensor* tensor, const void* data) {
     }
     memory->image->note(std::move(cached));
   }
-  pack_from_mapping(shape, blocks, tiles, loading->options().threads);
-  loading->note_packed(shape.bytes());
+  place_tensor(tensor, data);
 }
 
 void buffer_free(ggml_backend_buffer_t buffer) {
@@ -141,7 +134,7 @@ void buffer_set(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* d
                 std::size_t size) {
   const std::size_t whole = ggml_nbytes(tensor);
   if (offset == 0 && size == whole) {
-    place_tensor(memory_of(buffer), tensor, data);
+    place_in(memory_of(buffer), tensor, data);
     return;
   }
   Memory* memory = memory_of(buffer);
@@ -241,9 +234,8 @@ class ExtraBufferType final : public ggml::cpu::extra_buffer_type {
   }
   // By buffer type and ggml type, never by tensor->extra: with the NPU present `extra` is the Hexagon backend's.
   ggml::cpu::tensor_traits* get_tensor_traits(const ggml_tensor* op) override {
-    static Traits traits;
     static RecurrentCopyTraits copies;
-    if (is_ours(op)) return op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_GET_ROWS ? &traits : nullptr;
+    if (is_ours(op)) return op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_GET_ROWS ? tile_traits() : nullptr;
     return is_recurrent_copy(op) ? &copies : nullptr;
   }
 
@@ -271,6 +263,35 @@ void register_buffer_type() {
     auto& types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());
   });
+}
+
+void accept_on_cpu(ggml_backend_buffer_type_t type) {
+  register_buffer_type();
+  // ggml-cpu copies its list once, when it is first asked what to offer weights to. What is added after that is
+  // accepted in graphs only.
+  ggml_backend_reg_t reg = ggml_backend_cpu_reg();
+  const auto offered = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+      ggml_backend_reg_get_proc_address(reg, "ggml_backend_dev_get_extra_bufts"));
+  if (offered != nullptr) (void)offered(ggml_backend_reg_dev_get(reg, 0));
+  auto& types = ggml_backend_cpu_get_extra_buffer_types();
+  if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+}
+
+ggml::cpu::tensor_traits* tile_traits() {
+  static Traits traits;
+  return &traits;
+}
+
+void place_tensor(const ggml_tensor* tensor, const void* blocks) {
+  const Shape shape = shape_of(tensor);
+  const auto* source = static_cast<const std::uint8_t*>(blocks);
+  auto* tiles = static_cast<std::uint8_t*>(tensor->data);
+  if (loading == nullptr) {
+    pack(shape, source, tiles, 1);
+    return;
+  }
+  pack_from_mapping(shape, source, tiles, loading->options().threads);
+  loading->note_packed(shape.bytes());
 }
 
 bool has_tiles(std::uint32_t ggml_type, std::int64_t columns, std::int64_t rows, int dimensions) {

@@ -14,6 +14,9 @@
 #include "tiles/tile_cache.h"
 
 struct ggml_tensor;
+namespace ggml::cpu {
+class tensor_traits;
+}
 
 namespace kazeia::tiles {
 
@@ -72,6 +75,15 @@ class [[nodiscard]] Loading {
   std::uint64_t packed_bytes_ = 0;
   std::uint64_t cached_bytes_ = 0;
 };
+
+// For buffer types elsewhere that hold tiles too (memory that the CPU shares with another processor).
+// Makes ggml-cpu take tensors in buffers of this type; its context must be a ggml::cpu::extra_buffer_type. Weights are
+// not offered to it when a model is loaded for the CPU.
+void accept_on_cpu(ggml_backend_buffer_type_t type);
+// What computes MUL_MAT and GET_ROWS over tiles that supports() (operators.h) accepts.
+ggml::cpu::tensor_traits* tile_traits();
+// Packs a whole matrix from ggml blocks into tensor->data, as the Loading of this thread says.
+void place_tensor(const ggml_tensor* tensor, const void* blocks);
 
 // Bytes of weights in tile buffers of this process.
 std::uint64_t resident_tile_bytes();

@@ -1,4 +1,6 @@
 // The key of the tile cache: the hash of a model, and the memo that saves reading it again.
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +29,8 @@ void write_file(const fs::path& path, const std::string& bytes) {
 class ModelHash : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "kazeia-hash-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() + "kazeia-hash-" + std::to_string(::getpid()) + "-" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     cache_ = folder_ + "/cache";

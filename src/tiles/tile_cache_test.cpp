@@ -58,7 +58,8 @@ void put(std::string& bytes, std::size_t at, T value) {
 class TileCache : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "kazeia-tiles-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() + "kazeia-tiles-" + std::to_string(::getpid()) + "-" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
