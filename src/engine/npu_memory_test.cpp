@@ -6,6 +6,8 @@
 
 #include "engine/npu_models.h"
 #include "ggml.h"
+#include "gguf/shapes.h"
+#include "gguf/synth.h"
 #include "npu/device.h"
 #include "npu/gate.h"
 #include "npu/shared_memory.h"
@@ -138,6 +140,34 @@ TEST_P(NpuMemory, StaysTheSameOverTenThousandSwitches) {
   EXPECT_EQ(use.weight_bytes_copied, 0u);
   EXPECT_EQ(use.failure, "");
   RecordProperty("switch_us_mean", std::to_string(use.switch_us_mean));
+}
+
+// As above with the tensors of a real model, several buffers and a table of 248k rows. What it says is noise, and so is
+// what the emulated device costs.
+TEST(NpuMemoryOfARealShape, HoldsTheWeightsOfA800MModelOnce) {
+  const std::string file = mini::own_path("qwen3.5-0.8b.gguf");
+  const auto written = gguf::write_synthetic(*gguf::find_shape("qwen3.5-0.8b"), file, {});
+  ASSERT_TRUE(written.ok()) << written.error().sentence();
+  const auto loaded = mini::try_load_npu(file);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().sentence();
+  const npu::MemoryCounters counters = npu::memory_counters();
+  EXPECT_GT((*loaded)->npu_placement().shared_bytes, std::uint64_t{200} << 20);
+  EXPECT_LE(static_cast<double>(counters.weight_bytes_resident),
+            1.05 * static_cast<double>((*loaded)->npu_placement().shared_bytes));
+  EXPECT_TRUE((*loaded)->npu_placement().refused.empty());
+  auto timeline = Timeline::create(*loaded, mini::small_context(256));
+  ASSERT_TRUE(timeline.ok()) << timeline.error().sentence();
+  Tokens text(40);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(1000 + i * 37);
+  ASSERT_TRUE((*timeline)->prefill(text).ok());
+  ASSERT_TRUE((*timeline)->decode(text.back()).ok());
+  const NpuUse use = (*timeline)->npu_use();
+  EXPECT_EQ(use.failure, "");
+  EXPECT_EQ(use.prefill_tokens, 40u);
+  EXPECT_EQ(use.weight_bytes_copied, 0u);
+  // The file's pages are gone; what is resident is the driver's memory and the table in tiles.
+  const std::uint64_t shared = status_kb("RssShmem") * 1024;
+  EXPECT_LE(shared, use.weight_bytes_resident + use.state_bytes_resident + (std::uint64_t{44} << 20));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, NpuMemory, testing::Values(mini::kDense, mini::kHybrid), mini::model_test_name);
