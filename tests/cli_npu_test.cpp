@@ -1,6 +1,7 @@
 // The NPU from the outside, on the emulated DSP: what `make npu-demo` shows, and what a user sees when it fails.
 
 #include <cstdlib>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -98,6 +99,21 @@ TEST(NpuProgram, GivesTheCpusAnswerInOneLineMoreWhenTheNpuFails) {
   const Json again = parsed(run(ask(kHybrid, profile, "auto")));
   EXPECT_EQ(again["route"], "npu-prefill");
   EXPECT_FALSE(again["npu"]["self_check"]["remembered"]);
+}
+
+// Every placement is held against the mini models' dialogues; these are long enough for the NPU, most of them.
+TEST(NpuProgram, AnswersTheMiniModelsDialoguesAsTheCpuDoes) {
+  const Scratch scratch;
+  for (const auto& [model, least] : {std::pair(kDense, "199"), std::pair(kHybrid, "200")}) {
+    const Outcome outcome =
+        run({"quality", model_path(model), "--dialogues", KAZEIA_VECTORS "/dialogues.jsonl", "--limit", "200",
+             "--at-least", least, "--threads", "1", "--json", "--route", "npu-prefill", "--profile",
+             scratch.path("p.json")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.all();
+    EXPECT_EQ(parsed(outcome)["route"], "npu-prefill");
+    EXPECT_EQ(parsed(outcome)["npu_failure"], nullptr);
+    EXPECT_GT(parsed(outcome)["npu_prefill_tokens"], 5000);
+  }
 }
 
 TEST(NpuProgram, ExaminesTheNpuOperationByOperation) {

@@ -63,10 +63,10 @@ Status examine_model(const NpuQuestions& questions, NpuReport& report) {
 
 void save(const std::string& path, const NpuReport& report) {
   if (path.empty() || !report.speed) return;
+  constexpr std::int64_t kNever = 65536;  // wider than any piece
   const auto least = static_cast<std::int64_t>(report.speed->recommended_min_tokens);
-  const npu::LoadedProfile written = npu::update_profile(path, [&](npu::Profile& profile) {
-    if (least > 0) profile.prefill_min_tokens = least;
-  });
+  const npu::LoadedProfile written = npu::update_profile(
+      path, [&](npu::Profile& profile) { profile.prefill_min_tokens = least > 0 ? least : kNever; });
   if (!written.note.empty()) fmt::print(stderr, "kazeia: {}.\n", written.note);
 }
 

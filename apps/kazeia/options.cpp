@@ -35,7 +35,7 @@ void print_refused(const Model& model) {
   const RefusedTensor& first = placement.refused.front();
   fmt::print(stderr,
              "kazeia: the NPU does not run {} of this model's matrices ({:.1f} % of a prefill; the largest: '{}', {}). "
-             "`kazeia prepare` makes a file of which it runs all.\n",
+             "`kazeia prepare` makes a file of which it runs what it can.\n",
              placement.refused.size(), share * 100, first.name, first.type);
 }
 
@@ -101,6 +101,13 @@ std::string npu_sentence(const NpuUse& use) {
 }
 
 Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet) {
+  if (flags.weights.upstream_layouts &&
+      (flags.route.route == Route::kNpuPrefill || flags.route.route == Route::kNpuOnly)) {
+    return Error(ErrorCode::kUsage,
+                 fmt::format("--upstream-layouts is the CPU's alone, --route {} asks for the NPU",
+                             route_name(flags.route.route)),
+                 "Give one of them");
+  }
   const Stopwatch watch;
   LoadedModel loaded;
   {

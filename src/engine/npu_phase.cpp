@@ -23,6 +23,15 @@ NpuGate::~NpuGate() {
   if (gate_ != nullptr) gate_->end_graph();
 }
 
+PrivateState::PrivateState(Placement placement) : gate_(gate_for(placement)) {
+  if (gate_ == nullptr) return;
+  before_ = gate_->private_state();
+  gate_->set_private_state(true);
+}
+PrivateState::~PrivateState() {
+  if (gate_ != nullptr) gate_->set_private_state(before_);
+}
+
 PlanningForNpu::PlanningForNpu(Placement placement) {
   npu::Gate* gate = gate_for(placement);
   if (gate != nullptr) scope_.emplace(*gate, npu::GateState::kPlanning);

@@ -22,6 +22,19 @@ class [[nodiscard]] NpuGate {
   npu::Gate* gate_;
 };
 
+// While it lives, contexts keep their state in the CPU's memory.
+class [[nodiscard]] PrivateState {
+ public:
+  explicit PrivateState(Placement placement);
+  ~PrivateState();
+  PrivateState(const PrivateState&) = delete;
+  PrivateState& operator=(const PrivateState&) = delete;
+
+ private:
+  npu::Gate* gate_;
+  bool before_ = false;
+};
+
 // While llama.cpp creates a context.
 class [[nodiscard]] PlanningForNpu {
  public:

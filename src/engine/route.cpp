@@ -19,12 +19,20 @@ namespace {
 constexpr std::array<std::pair<Route, std::string_view>, 4> kNames = {
     {{Route::kAuto, "auto"}, {Route::kCpu, "cpu"}, {Route::kNpuPrefill, "npu-prefill"}, {Route::kNpuOnly, "npu-only"}}};
 
-// Which model a verdict is about: cheap to make at every start, other after every change of the file.
-std::string model_identity(const std::string& path) {
+// What a verdict is about: cheap to make at every start, other after every change of the file or of the placement.
+std::string checked_identity(const std::string& path, const npu::OpPolicy& policy) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   const auto time = std::filesystem::last_write_time(path, error).time_since_epoch().count();
-  return fmt::format("{}:{}:{}", std::filesystem::path(path).filename().string(), size, time);
+  std::string classes;
+  for (std::size_t i = 0; i < npu::kOpClasses; ++i) classes += policy.allows(npu::op_class_at(i)) ? 'n' : 'c';
+  return fmt::format("{}:{}:{}:{}", std::filesystem::path(path).filename().string(), size, time, classes);
+}
+
+// An unreadable folder is the same as a missing file here: nothing is remembered.
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
 
 // What is remembered about the device, if anything is.
@@ -33,7 +41,7 @@ class Memory {
   explicit Memory(const RouteOptions& options)
       : path_(options.remember ? npu::profile_path(options.profile_file) : std::string()) {
     // Nothing to read yet is no news.
-    if (path_.empty() || !std::filesystem::exists(path_)) return;
+    if (path_.empty() || !exists(path_)) return;
     npu::LoadedProfile loaded = npu::read_profile(path_);
     if (!loaded.note.empty()) log(LogLevel::kWarning, loaded.note);
     profile_ = std::move(loaded.profile);
@@ -44,9 +52,9 @@ class Memory {
       change(profile_);
       return;
     }
-    const bool is_new = !std::filesystem::exists(path_);
+    const bool is_new = !exists(path_);
     npu::LoadedProfile loaded = npu::update_profile(path_, change);
-    if (!loaded.note.empty() && !(is_new && std::filesystem::exists(path_))) log(LogLevel::kWarning, loaded.note);
+    if (!loaded.note.empty() && !(is_new && exists(path_))) log(LogLevel::kWarning, loaded.note);
     profile_ = std::move(loaded.profile);
   }
   void failure(const std::string& reason) {
@@ -59,7 +67,7 @@ class Memory {
 };
 
 Result<SelfCheck> checked(const std::string& path, const std::shared_ptr<const Model>& model, Memory& memory) {
-  const std::string identity = model_identity(path);
+  const std::string identity = checked_identity(path, memory.profile().placement);
   const auto& verdict = memory.profile().self_check;
   if (verdict && verdict->passed && verdict->model_hash == identity && verdict->engine_version == KAZEIA_VERSION &&
       verdict->upstream_version == upstream_version() && memory.profile().failures.consecutive == 0) {
@@ -89,19 +97,30 @@ Result<RoutedModel> on_cpu(const std::string& path, ModelOptions options, std::s
   return routed;
 }
 
+struct Attempt {
+  RoutedModel routed;   // no model: the CPU's route has to load its own
+  std::string why_not;  // the NPU is not used
+  // Remembered if the CPU can load the file that the NPU could not: otherwise the file is at fault.
+  bool blames_device = false;
+};
+
 // The NPU's route, or why it cannot be taken. Errors are those that the CPU would meet, too.
-Result<RoutedModel> on_npu(const std::string& path, ModelOptions options, const RouteOptions& route, Memory& memory,
-                           std::string& why_not) {
-  RoutedModel routed;
+Result<Attempt> on_npu(const std::string& path, ModelOptions options, const RouteOptions& route, Memory& memory) {
+  Attempt attempt;
   const Result<npu::Device*> device = npu::Device::open();
   if (!device.ok()) {
-    why_not = device.error().message();
+    attempt.why_not = device.error().message();
     // A machine without a driver has nothing that could be tried again.
-    if (npu::Guard::status().kind != npu::FailureKind::kNone) memory.failure(why_not);
-    return routed;
+    attempt.blames_device = npu::Guard::status().kind != npu::FailureKind::kNone;
+    return attempt;
   }
+  if (npu::Guard::failed()) {  // earlier in this process, and remembered then
+    attempt.why_not = npu::Guard::status().reason;
+    return attempt;
+  }
+  const int architecture = (*device)->info().architecture;
   memory.change([&](npu::Profile& profile) {
-    npu::record_device(profile, {fmt::format("v{}", (*device)->info().architecture), ""});
+    npu::record_device(profile, {architecture == 0 ? std::string() : fmt::format("v{}", architecture), ""});
   });
   (*device)->gate().set_policy(memory.profile().placement);
 
@@ -110,25 +129,27 @@ Result<RoutedModel> on_npu(const std::string& path, ModelOptions options, const 
   if (!model.ok()) {
     const ErrorCode code = model.error().code();
     if (code != ErrorCode::kEngine && code != ErrorCode::kUnsupported) return model.error();
-    why_not = model.error().message();  // if the file is at fault, the CPU's route will say so
-    memory.failure(why_not);
-    return routed;
+    attempt.why_not = model.error().message();
+    attempt.blames_device = true;
+    return attempt;
   }
+  attempt.routed.model = std::move(*model);
+  attempt.routed.npu.prefill_min_tokens = static_cast<std::size_t>(memory.profile().prefill_min_tokens);
   if (route.self_check) {
-    Result<SelfCheck> check = checked(path, *model, memory);
-    if (check.ok()) routed.check = *check;
-    if (!check.ok() || !check->passed) {
-      why_not = check.ok() ? check->finding : check.error().message();
-      if (!npu::Guard::failed()) npu::Guard::declare_failed(npu::FailureKind::kGarbage, why_not);
-      memory.failure(why_not);
-      return routed;
+    KAZEIA_ASSIGN(attempt.routed.check, checked(path, attempt.routed.model, memory));
+    if (!attempt.routed.check->passed) {
+      attempt.why_not = attempt.routed.check->finding;
+      attempt.blames_device = true;
+      if (!npu::Guard::failed()) npu::Guard::declare_failed(npu::FailureKind::kGarbage, attempt.why_not);
+      // The weights were compared with the file: the CPU goes on with them where they are.
+      (*device)->gate().set_private_state(true);
+      attempt.routed.npu.part = NpuPart::kNone;
+      return attempt;
     }
   }
-  routed.model = std::move(*model);
-  routed.used = route.route == Route::kNpuOnly ? Route::kNpuOnly : Route::kNpuPrefill;
-  routed.npu.part = route.route == Route::kNpuOnly ? NpuPart::kAll : NpuPart::kPrefill;
-  routed.npu.prefill_min_tokens = static_cast<std::size_t>(memory.profile().prefill_min_tokens);
-  return routed;
+  attempt.routed.used = route.route == Route::kNpuOnly ? Route::kNpuOnly : Route::kNpuPrefill;
+  attempt.routed.npu.part = route.route == Route::kNpuOnly ? NpuPart::kAll : NpuPart::kPrefill;
+  return attempt;
 }
 
 }  // namespace
@@ -160,20 +181,24 @@ Result<RoutedModel> load_on_route(const std::string& path, ModelOptions options,
       return on_cpu(path, std::move(options), decision.why_not);
     }
   }
-  std::string why_not;
-  KAZEIA_ASSIGN(RoutedModel routed, on_npu(path, options, route, memory, why_not));
-  if (routed.model != nullptr) return routed;
-  std::optional<SelfCheck> check = std::move(routed.check);
+  KAZEIA_ASSIGN(Attempt attempt, on_npu(path, options, route, memory));
+  RoutedModel& routed = attempt.routed;
+  if (routed.model == nullptr) {
+    std::optional<SelfCheck> check = std::move(routed.check);
+    KAZEIA_ASSIGN(routed, on_cpu(path, std::move(options), {}));
+    routed.check = std::move(check);
+  }
+  if (attempt.blames_device) memory.failure(attempt.why_not);
   // That a machine has no NPU is news only to who asked for it.
   const bool expected = route.route == Route::kAuto && npu::Guard::status().kind == npu::FailureKind::kNone;
-  KAZEIA_ASSIGN(routed, on_cpu(path, std::move(options),
-                               expected ? std::string() : fmt::format("the NPU is not used: {}", why_not)));
-  routed.check = std::move(check);
-  return routed;
+  if (!attempt.why_not.empty() && !expected) routed.note = fmt::format("the NPU is not used: {}", attempt.why_not);
+  return std::move(routed);
 }
 
 void remember_run(const RoutedModel& routed, const NpuUse& use, const RouteOptions& route) {
   if (!route.remember || routed.used == Route::kCpu) return;
+  // A state that was too large for the device's memory says nothing about the device.
+  if (npu::Guard::status().kind == npu::FailureKind::kOutOfMemory) return;
   Memory memory(route);
   if (!use.failure.empty()) {
     memory.failure(use.failure);

@@ -96,7 +96,10 @@ Status Timeline::create_context() {
   const std::uint64_t available =
       options_.memory_budget_bytes != 0 ? options_.memory_budget_bytes : read_machine().available_memory_bytes;
   const PlanningForNpu planning(model_->placement());
-  KAZEIA_TRY(check_memory(model_->raw(), params, available));
+  {
+    const PrivateState in_our_memory(model_->placement());  // the estimate's throw-away states are not the device's
+    KAZEIA_TRY(check_memory(model_->raw(), params, available));
+  }
 
   params.abort_callback_data = this;
   params.abort_callback = [](void* self) {
@@ -112,6 +115,10 @@ Status Timeline::create_context() {
     } catch (const std::exception& exception) {
       reason = exception.what();
     }
+    if (context_ == nullptr || model_->placement() != Placement::kNpu || reserve_for_both()) return;
+    reason = errors.reason("no memory for its graphs");
+    llama_free(context_);
+    context_ = nullptr;
   };
   create();
   if (context_ == nullptr && planning.fall_back_to_private_memory(reason)) create();
@@ -125,10 +132,6 @@ Status Timeline::create_context() {
                  "Choose a chat model");
   }
   planned_width_ = 0;
-  if (model_->placement() == Placement::kNpu && !reserve_for_both()) {
-    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", errors.reason()),
-                 "Use a smaller context");
-  }
   return {};
 }
 
@@ -232,6 +235,7 @@ Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress
     }
     const std::size_t width = std::min(ubatch_, prompt.size() - done);
     KAZEIA_TRY(decode_batch(prompt.subspan(done, width), done + width == prompt.size(), cancel));
+    (planned_for_ == Processor::kNpu ? npu_.prefill_tokens : npu_.cpu_prefill_tokens) += width;
     done += width;
     if (progress) progress(done, prompt.size());
   }
@@ -276,6 +280,8 @@ Status Timeline::truncate(std::size_t token_count) {
 }
 
 void Timeline::reset() {
+  // A context that was given up with a silent device, and could not be made anew then.
+  if (context_ == nullptr && !create_context().ok()) return;
   // The contents are wiped only when they may be damaged; otherwise forgetting the positions is enough.
   llama_memory_clear(llama_get_memory(context_), poisoned_);
   tokens_.clear();
@@ -291,6 +297,7 @@ std::span<const float> Timeline::logits() const {
 }
 
 std::uint64_t Timeline::state_bytes() const {
+  if (context_ == nullptr) return 0;
   const plan::StateSample sample = measure_state(context_);
   return sample.cache_bytes + sample.compute_bytes;
 }

@@ -110,8 +110,8 @@ class Timeline {
   bool npu_takes(std::size_t width) const;
   Status decode_on_npu(std::span<const Token> piece, bool want_logits, const CancelFlag* cancel);
   Result<std::vector<float>> witness(Token token, const RecurrentSnapshot& before);
-  bool undo(const RecurrentSnapshot& before);
-  Status move_to_private_memory();
+  bool undo(const RecurrentSnapshot& before, bool wipe);
+  Status move_to_private_memory(bool device_may_still_write);
   Status give_up_npu(const RecurrentSnapshot& before, const std::string& reason, bool no_memory);
   bool reserve_for_both();
 

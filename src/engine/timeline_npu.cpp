@@ -42,12 +42,12 @@ bool Timeline::npu_takes(std::size_t width) const {
   return options_.npu.part == NpuPart::kAll || width >= options_.npu.prefill_min_tokens;
 }
 
-// Back to the state before the piece: tokens_ has not grown yet.
-bool Timeline::undo(const RecurrentSnapshot& before) {
+// Back to the state before the piece: tokens_ has not grown yet. `wipe`: a broken device may have written it, and
+// upstream empties a recurrent state by multiplying it with 0, which keeps a NaN.
+bool Timeline::undo(const RecurrentSnapshot& before, bool wipe) {
   llama_memory_t memory = llama_get_memory(context_);
   if (tokens_.empty()) {
-    // Wiped, because upstream empties a recurrent state by multiplying it with 0, which keeps a NaN of a broken device.
-    llama_memory_clear(memory, true);
+    llama_memory_clear(memory, wipe);
     return true;
   }
   if (model_->has_recurrent_state()) return before.restore(context_);
@@ -64,7 +64,7 @@ bool Timeline::reserve_for_both() {
   try {
     for (const bool open : {true, false}) {
       if (open && npu::Guard::failed()) continue;
-      const NpuGate gate(model_->placement(), open);
+      const npu::GateScope gate(npu::Device::opened()->gate(), open ? npu::GateState::kOpen : npu::GateState::kClosed);
       if (llama_graph_reserve(context_, wide, 1, outputs) == nullptr) return false;
       if (llama_graph_reserve(context_, 1, 1, 1) == nullptr) return false;
     }
@@ -83,7 +83,7 @@ Result<std::vector<float>> Timeline::witness(Token token, const RecurrentSnapsho
   const float* row = llama_get_logits_ith(context_, -1);
   std::vector<float> logits;
   if (row != nullptr) logits.assign(row, row + model_->vocabulary_size());
-  if (!undo(before)) return poison("the state could not be put back");
+  if (!undo(before, false)) return poison("the state could not be put back");
   ++npu_.witnesses;
   npu_.witness_ms += watch.elapsed_ms();
   return logits;
@@ -107,7 +107,7 @@ Status Timeline::decode_on_npu(std::span<const Token> piece, bool want_logits, c
   constexpr int kAborted = 2;
   constexpr int kNoMemory = -2;
   if (status == kAborted && !npu::Guard::failed()) {
-    if (undo(before)) return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
+    if (undo(before, false)) return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
     return poison(reason);
   }
   if (status == 0 && !npu::Guard::failed()) {
@@ -122,14 +122,14 @@ Status Timeline::decode_on_npu(std::span<const Token> piece, bool want_logits, c
     } else {
       tokens_.insert(tokens_.end(), piece.begin(), piece.end());
       has_logits_ = want_logits;
-      npu_.prefill_tokens += piece.size();
       return {};
     }
     npu::Guard::declare_failed(npu::FailureKind::kGarbage, reason);
   }
   if (status == kNoMemory) npu::Guard::declare_failed(npu::FailureKind::kOutOfMemory, reason);
   KAZEIA_TRY(give_up_npu(before, reason, status == kNoMemory));
-  return decode_on_cpu(piece, want_logits, cancel);
+  // Not to be cancelled: it writes over what the device left in the cells of this piece.
+  return decode_on_cpu(piece, want_logits, nullptr);
 }
 
 Status Timeline::give_up_npu(const RecurrentSnapshot& before, const std::string& reason, bool no_memory) {
@@ -137,23 +137,25 @@ Status Timeline::give_up_npu(const RecurrentSnapshot& before, const std::string&
   const npu::GuardStatus status = npu::Guard::status();
   npu_.failure = status.reason.empty() ? reason : status.reason;
   log(LogLevel::kWarning, fmt::format("the NPU failed: {}; the CPU goes on", npu_.failure));
-  if (!status.device_may_still_write && !no_memory && undo(before)) return {};
-  return move_to_private_memory();
+  if (!status.device_may_still_write && !no_memory && undo(before, true)) return {};
+  return move_to_private_memory(status.device_may_still_write);
 }
 
 // A device whose memory does not suffice has none for the CPU's graphs either, and one that fell silent may still write
 // to the state that it was given: that state is left to it, and everything is read again into memory of our own.
-Status Timeline::move_to_private_memory() {
+Status Timeline::move_to_private_memory(bool device_may_still_write) {
   npu::Device::opened()->gate().set_private_state(true);
-  abandoned_contexts().push_back(context_);
+  if (device_may_still_write) {
+    abandoned_contexts().push_back(context_);
+  } else {
+    llama_free(context_);
+  }
   context_ = nullptr;
   const Tokens read = std::move(tokens_);
   tokens_.clear();
   Status created = create_context();
   if (!created.ok()) {
-    context_ = abandoned_contexts().back();
-    abandoned_contexts().pop_back();
-    poisoned_ = true;
+    poisoned_ = true;  // reset() tries again
     return created;
   }
   for (std::size_t done = 0; done < read.size();) {

@@ -132,7 +132,8 @@ struct GateHooks {
 
   static ggml_backend_t init_cpu(ggml_backend_dev_t device, const char* parameters) {
     ggml_backend_t backend = cpu_init(device, parameters);
-    if (backend != nullptr) {
+    // Only of contexts that share a graph with the NPU; others may run on other threads.
+    if (backend != nullptr && gate().state_ == GateState::kPlanning) {
       cpu_compute = backend->iface.graph_compute;
       backend->iface.graph_compute = compute_on_cpu;
     }

@@ -29,7 +29,7 @@ struct GateCounters {
   double switch_us_total = 0;
   std::uint64_t npu_graphs = 0;  // pieces of graphs that the NPU computed
   std::uint64_t npu_nodes = 0;   // graph nodes that the NPU computed, views not counted
-  std::uint64_t cpu_nodes = 0;   // and the CPU, since the gate exists
+  std::uint64_t cpu_nodes = 0;   // and the CPU, in contexts of models that are placed on the NPU
 };
 
 class Gate {

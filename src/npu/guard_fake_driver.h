@@ -273,7 +273,7 @@ class FakeUpstream {
   bool finish(std::uint32_t timeout_us = 1'000'000) {
     const Stopwatch watch;
     while (read_ < written_) {
-      if (watch.elapsed_ms() > 10'000) return false;
+      if (watch.elapsed_ms() > 60'000) return false;
       htp_opbatch_rsp answer;
       std::uint8_t message[sizeof(answer)];
       std::uint32_t flags = 0, n_buffers = 0, length = 0;

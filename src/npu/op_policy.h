@@ -15,7 +15,7 @@ namespace kazeia::npu {
 enum class OpClass {
   kMatmul,       // MUL_MAT
   kAttention,    // FLASH_ATTN_EXT, SOFT_MAX, ROPE, SET_ROWS (the KV cache's writes)
-  kNorm,         // RMS_NORM, NORM
+  kNorm,         // RMS_NORM, NORM, L2_NORM
   kElementwise,  // ADD, MUL, SCALE, activations, gated activations
   kCopy,         // CPY, CONT, GET_ROWS, CONCAT, REPEAT
   kRecurrent,    // SSM_CONV, GATED_DELTA_NET, and everything that belongs to them: what reads or writes the recurrent

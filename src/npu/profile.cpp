@@ -285,7 +285,7 @@ TryDecision should_try(const Profile& profile) {
   if (failures.starts_since >= alone) return {};
   const std::uint64_t left = alone - failures.starts_since;
   return {false, fmt::format(
-                     "The NPU failed {} {} ({}); it is left alone for {}.",
+                     "the NPU failed {} {} ({}); it is left alone for {}",
                      failures.consecutive == 1 ? "at" : fmt::format("{} times in a row, last at", failures.consecutive),
                      failures.last_time, failures.last_reason,
                      left == 1 ? "this start" : fmt::format("this start and {} more", left - 1))};

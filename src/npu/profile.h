@@ -69,12 +69,13 @@ Status write_profile(const std::string& path, const Profile& profile);
 // Whether this start may use the device.
 struct TryDecision {
   bool should_try = true;
-  std::string why_not;  // a sentence, "" if it should
+  std::string why_not;  // a sentence without its period, "" if it should
 };
 // After the n-th failure in a row the device is left alone for the next min(2^n - 1, 31) starts, then tried again.
 TryDecision should_try(const Profile& profile);
 
-// The three outcomes of a start; exactly one of them is recorded. `time` as SelfCheckVerdict::time.
+// The three outcomes of a start; at most one of them is recorded: a start that gave the device nothing to do says
+// nothing about it. `time` as SelfCheckVerdict::time.
 void record_failure(Profile& profile, std::string_view reason, const std::string& time);
 void record_skip(Profile& profile);
 // A run that used the device to its end. Ends a row of failures only if the last self-check passed.

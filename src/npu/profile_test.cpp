@@ -276,14 +276,14 @@ TEST(ProfileRetry, SaysWhyNot) {
   EXPECT_EQ(should_try(profile).why_not, "");
   record_failure(profile, "the session was lost", "2026-11-30T20:15:00Z");
   EXPECT_EQ(should_try(profile).why_not,
-            "The NPU failed at 2026-11-30T20:15:00Z (the session was lost); it is left alone for this start.");
+            "the NPU failed at 2026-11-30T20:15:00Z (the session was lost); it is left alone for this start");
   record_failure(profile, "no answer", "2026-12-01T00:00:00Z");
   EXPECT_EQ(should_try(profile).why_not,
-            "The NPU failed 2 times in a row, last at 2026-12-01T00:00:00Z (no answer); it is left alone for this "
-            "start and 2 more.");
+            "the NPU failed 2 times in a row, last at 2026-12-01T00:00:00Z (no answer); it is left alone for this "
+            "start and 2 more");
   record_skip(profile);
   record_skip(profile);
-  EXPECT_THAT(should_try(profile).why_not, HasSubstr("for this start."));
+  EXPECT_THAT(should_try(profile).why_not, HasSubstr("for this start"));
   record_skip(profile);
   EXPECT_TRUE(should_try(profile).should_try);
 }
