@@ -95,8 +95,11 @@ GuardCore::Look GuardCore::look(dspqueue_t id, Queue& queue, std::uint32_t timeo
     if (failed()) return Look::kFailed;
     // Only time spent waiting counts, and a process that was stopped has waited one step.
     const auto now = Clock::now();
-    queue.waited += std::min(std::chrono::duration_cast<std::chrono::microseconds>(now - queue.last_look), 2 * kSlice);
-    queue.last_look = now;
+    const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now - queue.last_look);
+    if (since >= 1ms) {  // polls come faster than a microsecond, and would count as nothing
+      queue.waited += std::min(since, 2 * kSlice);
+      queue.last_look = now;
+    }
     if (queue.waited >= std::chrono::milliseconds(options_.deadline_ms)) return give_up(queue);
     if (spent >= timeout) {
       if (timeout_us == 0) std::this_thread::yield();
