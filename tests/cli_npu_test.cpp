@@ -105,10 +105,9 @@ TEST(NpuProgram, GivesTheCpusAnswerInOneLineMoreWhenTheNpuFails) {
 TEST(NpuProgram, AnswersTheMiniModelsDialoguesAsTheCpuDoes) {
   const Scratch scratch;
   for (const auto& [model, least] : {std::pair(kDense, "199"), std::pair(kHybrid, "200")}) {
-    const Outcome outcome =
-        run({"quality", model_path(model), "--dialogues", KAZEIA_VECTORS "/dialogues.jsonl", "--limit", "200",
-             "--at-least", least, "--threads", "1", "--json", "--route", "npu-prefill", "--profile",
-             scratch.path("p.json")});
+    const Outcome outcome = run({"quality", model_path(model), "--dialogues", KAZEIA_VECTORS "/dialogues.jsonl",
+                                 "--limit", "200", "--at-least", least, "--threads", "1", "--json", "--route",
+                                 "npu-prefill", "--profile", scratch.path("p.json")});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.all();
     EXPECT_EQ(parsed(outcome)["route"], "npu-prefill");
     EXPECT_EQ(parsed(outcome)["npu_failure"], nullptr);
@@ -129,6 +128,22 @@ TEST(NpuProgram, ExaminesTheNpuOperationByOperation) {
     EXPECT_TRUE(operation["supported"]) << operation;
     EXPECT_TRUE(operation["correct"]) << operation;
   }
+}
+
+TEST(NpuProgram, MeasuresFromWhichWidthOnTheNpuPaysAndRemembersIt) {
+  const Scratch scratch;
+  const std::string profile = scratch.path("p.json");
+  const Outcome outcome = run(
+      {"doctor", "--npu", "--json", "--threads", "1", "--profile", profile, "--model", model_path(kHybrid), "--save"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.all();
+  const Json report = parsed(outcome);
+  EXPECT_GT(report["self_check"]["agreement"], 0.99);
+  EXPECT_LT(report["self_check"]["distinction"], 0.99);
+  EXPECT_EQ(report["speed"]["widths"].size(), 5u);
+  EXPECT_GT(report["speed"]["switch_ms"], 0.0);
+  const Json saved = Json::parse(read_file(profile), nullptr, false);
+  const std::int64_t least = report["speed"]["recommended_min_tokens"];
+  EXPECT_EQ(saved["prefill_min_tokens"], least > 0 ? least : 65536);
 }
 
 TEST(NpuProgram, FindsADeviceThatComputesNonsense) {

@@ -236,10 +236,12 @@ TEST(Prepare, LeavesNothingBehindWhenInterrupted) {
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "Nothing is lost; it only takes different roads. ";
   const std::string file = scratch.write("long.txt", text);
-  const Outcome stopped = prepare({model_path(kHybridF16), scratch.path("m.gguf"), "--text", file},
-                                  {.interrupt_after = std::chrono::seconds(1)});
-  expect_refusal(stopped, 130, "stopped; '" + scratch.path("m.gguf") + "' was not written");
-  EXPECT_EQ(scratch.names(), std::vector<std::string>{"long.txt"});
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const Outcome stopped = prepare({model_path(kHybridF16), scratch.path("m.gguf"), "--text", file},
+                                    {.interrupt_after = std::chrono::seconds(1), .interrupt_signal = number});
+    expect_refusal(stopped, 130, "stopped; '" + scratch.path("m.gguf") + "' was not written");
+    EXPECT_EQ(scratch.names(), std::vector<std::string>{"long.txt"}) << number;
+  }
 }
 
 TEST(Prepare, WritesNothingThatPredictsTooBadly) {

@@ -129,7 +129,7 @@ Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) 
     if (::poll(waiting, 3, 200) < 0 && errno != EINTR) break;
     if (!interrupted && Clock::now() >= started + setup.interrupt_after) {
       interrupted = true;
-      ::kill(child, SIGINT);
+      ::kill(child, setup.interrupt_signal);
     }
     if (Clock::now() > deadline) {
       ADD_FAILURE() << "still running after two minutes";

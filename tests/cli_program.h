@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,7 +24,8 @@ struct Conditions {
   bool close_stdout_after_first_byte = false;       // as `head -c 1` does
   std::vector<std::string> environment{};           // "NAME=value"
   std::function<void(pid_t)> after_first_output{};  // called once stdout has brought something
-  std::chrono::milliseconds interrupt_after{0};     // SIGINT then; 0 = never
+  std::chrono::milliseconds interrupt_after{0};     // a signal then; 0 = never
+  int interrupt_signal = SIGINT;
 };
 
 struct Outcome {

@@ -18,10 +18,8 @@ using Json = nlohmann::ordered_json;
 
 std::string failures_sentence(const npu::FailureHistory& failures) {
   if (failures.count == 0) return {};
-  std::string text =
-      fmt::format("{} failure{} remembered, {} in a row; the last at {}: {}", failures.count,
-                  failures.count == 1 ? "" : "s", failures.consecutive, failures.last_time, failures.last_reason);
-  return text;
+  return fmt::format("{} failure{} remembered, {} in a row; the last at {}: {}", failures.count,
+                     failures.count == 1 ? "" : "s", failures.consecutive, failures.last_time, failures.last_reason);
 }
 
 // The classes of which an operation came out wrong.
@@ -76,15 +74,16 @@ Result<NpuReport> examine_npu(const NpuQuestions& questions) {
   initialise_backend();
   NpuReport report;
   report.profile = npu::profile_path(questions.profile_file);
-  if (!report.profile.empty()) {
-    report.history = failures_sentence(npu::read_profile(report.profile).profile.failures);
-  }
+  npu::Profile profile;
+  if (!report.profile.empty()) profile = npu::read_profile(report.profile).profile;
+  report.history = failures_sentence(profile.failures);
   const Result<npu::Device*> device = npu::Device::open();
   if (!device.ok()) {
     report.verdict = device.error().message();
     return report;
   }
   report.device = (*device)->info();
+  (*device)->set_policy(profile.placement);
   Result<std::vector<npu::OpCheck>> ops = npu::check_ops(**device);
   if (!ops.ok()) {
     report.verdict = ops.error().message();

@@ -32,13 +32,6 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
-std::string shape_of(const gguf::Tensor& tensor) {
-  std::string shape;
-  for (std::uint32_t d = 0; d < tensor.dimension_count; ++d)
-    shape += fmt::format("{}{}", d == 0 ? "" : " x ", tensor.dims[d]);
-  return shape;
-}
-
 // The tiles that the engine would keep this weight in; nullopt: it stays as upstream keeps it.
 std::optional<tiles::Shape> tile_shape(const gguf::Tensor& tensor) {
   const auto type = tiles::weight_type_of(static_cast<std::uint32_t>(tensor.type->id));
@@ -191,8 +184,8 @@ void print_tensors(const gguf::ModelFile& model) {
   fmt::print("\n{:<44} {:<8} {:>22} {:>12}  {}\n", "tensor", "type", "shape", "size", "path");
   for (const gguf::File& part : model.parts()) {
     for (const gguf::Tensor& tensor : part.tensors()) {
-      fmt::print("{:<44} {:<8} {:>22} {:>12}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor),
-                 format_bytes(tensor.bytes), tile_shape(tensor) ? "tiles" : "upstream");
+      fmt::print("{:<44} {:<8} {:>22} {:>12}  {}\n", printable(tensor.name), tensor.type->name,
+                 gguf::shape_text(tensor), format_bytes(tensor.bytes), tile_shape(tensor) ? "tiles" : "upstream");
     }
   }
 }

@@ -1,6 +1,5 @@
 // `kazeia prepare`: a model rewritten into the form in which both processors of the tablet take it.
 
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -52,15 +51,6 @@ struct PrepareArguments {
   int threads = 0;
 };
 
-CancelFlag* stop_flag = nullptr;
-
-// Ctrl-C, and what ends a process politely: the unfinished file is removed.
-CancelFlag& catch_every_stop() {
-  stop_flag = &catch_interrupts(SecondInterrupt::kIgnored);
-  for (const int number : {SIGTERM, SIGHUP}) std::signal(number, [](int) { stop_flag->request(); });
-  return *stop_flag;
-}
-
 Result<TypeId> parse_type(std::string_view option, const std::string& name, std::initializer_list<TypeId> choices) {
   std::string allowed;
   for (const TypeId choice : choices) {
@@ -105,7 +95,7 @@ Status check_different(const gguf::ModelFile& source, const std::string& output)
 
 Status check_target(const gguf::ModelFile& source, const PrepareArguments& arguments, std::uint64_t bytes) {
   KAZEIA_TRY(check_different(source, arguments.output));
-  return gguf::check_output(arguments.output, bytes, arguments.force);
+  return check_output(arguments.output, bytes, arguments.force);
 }
 
 Result<Reading> read_with(const std::vector<std::string>& parts, const std::string& label, const std::string& text,
@@ -234,7 +224,7 @@ Status prepare(const PrepareArguments& arguments) {
   }
   KAZEIA_TRY(target);
 
-  const CancelFlag& cancel = catch_every_stop();
+  const CancelFlag& cancel = catch_stops(SecondInterrupt::kIgnored);
   const Status made = make(source, preparation, header, arguments, cancel, report);
   if (!made.ok() && made.error().code() == ErrorCode::kCancelled) {
     return Error(ErrorCode::kCancelled, fmt::format("stopped; '{}' was not written", arguments.output));

@@ -10,6 +10,7 @@
 
 #include "base/machine.h"
 #include "base/units.h"
+#include "gguf/inspection.h"
 #include "terminal.h"
 
 namespace kazeia::cli {
@@ -73,13 +74,6 @@ std::string changes_text(const gguf::Preparation& preparation) {
   return text;
 }
 
-std::string shape_of(const gguf::Tensor& tensor) {
-  std::string shape;
-  for (std::uint32_t d = 0; d < tensor.dimension_count; ++d)
-    shape += fmt::format("{}{}", d == 0 ? "" : " x ", tensor.dims[d]);
-  return shape;
-}
-
 // Vectors that stay are what everybody expects; the table is about the rest.
 bool worth_a_row(const PreparedTensor& tensor) {
   return tensor.changes() || !tensor.note.empty() || tensor.role == gguf::TensorRole::kMatrix ||
@@ -100,7 +94,7 @@ std::string table_text(const gguf::Preparation& preparation) {
     if (note.empty() && !tensor.changes()) note = "copied";
     if (!refusal.empty()) note += fmt::format("{}the NPU refuses it now: {}", note.empty() ? "" : "; ", refusal);
     text += fmt::format("{:<40} {:>22}  {:<8} {:<8} {:>11} {:>11}  {}", printable(tensor.source->name, 40),
-                        shape_of(*tensor.source), tensor.source->type->name, name_of(tensor.type),
+                        gguf::shape_text(*tensor.source), tensor.source->type->name, name_of(tensor.type),
                         format_bytes(tensor.source->bytes), format_bytes(tensor.bytes), note);
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
@@ -112,10 +106,7 @@ std::string table_text(const gguf::Preparation& preparation) {
 std::string notes_text(const gguf::Preparation& preparation) {
   std::string text;
   for (const PreparedTensor& tensor : preparation.tensors) {
-    const bool fell_back = tensor.role == gguf::TensorRole::kMatrix || tensor.role == gguf::TensorRole::kEmbedding;
-    if (fell_back && tensor.note.find("instead of") != std::string::npos) {
-      text += fmt::format("{}: {}\n", printable(tensor.source->name), tensor.note);
-    }
+    if (tensor.fell_back) text += fmt::format("{}: {}\n", printable(tensor.source->name), tensor.note);
   }
   return text;
 }

@@ -1,7 +1,6 @@
 // `kazeia synth`: a model of random numbers in the exact shape of a public one.
 
 #include <unistd.h>
-#include <csignal>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "gguf/synth.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kazeia::cli {
@@ -19,30 +19,6 @@ struct SynthArguments {
   std::string path;
   std::uint64_t seed = 0;
   bool force = false;
-};
-
-CancelFlag interrupted;
-
-// Ctrl-C stops at the next piece, so that the unfinished file is removed.
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupted.request(); };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second Ctrl-C ends the process at once
-    sigaction(SIGINT, &action, &before_interrupt_);
-    sigaction(SIGTERM, &action, &before_terminate_);
-  }
-  ~InterruptGuard() {
-    sigaction(SIGINT, &before_interrupt_, nullptr);
-    sigaction(SIGTERM, &before_terminate_, nullptr);
-  }
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
- private:
-  struct sigaction before_interrupt_ {};
-  struct sigaction before_terminate_ {};
 };
 
 std::string shape_names() {
@@ -62,14 +38,14 @@ Status synth(const SynthArguments& arguments) {
   gguf::SynthOptions options;
   options.seed = arguments.seed;
   options.overwrite = arguments.force;
-  options.cancel = &interrupted;
+  // The unfinished file is removed.
+  options.cancel = &catch_stops(SecondInterrupt::kEndsProcess);
   if (terminal) {
     options.on_progress = [&](std::uint64_t done, std::uint64_t total) {
       fmt::print(stderr, "\r{}: {:3.0f} % of {} ", arguments.path,
                  100.0 * static_cast<double>(done) / static_cast<double>(total), format_bytes(total));
     };
   }
-  const InterruptGuard guard;
   const Result<std::uint64_t> written = gguf::write_synthetic(*shape, arguments.path, options);
   if (terminal) fmt::print(stderr, "\r\x1b[K");
   if (!written.ok()) return written.error();

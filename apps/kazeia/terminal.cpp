@@ -125,6 +125,18 @@ CancelFlag& catch_interrupts(SecondInterrupt second) {
   return interrupted;
 }
 
+CancelFlag& catch_stops(SecondInterrupt second) {
+  CancelFlag& flag = catch_interrupts(second);
+  struct sigaction action {};
+  ::sigaction(SIGINT, nullptr, &action);
+  for (const int number : {SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    ::sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);
+  }
+  return flag;
+}
+
 ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)), enabled_(is_terminal(STDERR_FILENO) && escapes_understood()) {}
 

@@ -36,6 +36,9 @@ enum class SecondInterrupt { kIgnored, kEndsProcess };
 // From now on Ctrl-C requests the returned flag. With kEndsProcess, a second one before the flag is cleared
 // ends the process with exit code 130: a way out while something slow has not come to its next boundary.
 CancelFlag& catch_interrupts(SecondInterrupt second);
+// Also what ends a process politely: SIGTERM, and SIGHUP unless it is ignored (nohup). For verbs that leave an
+// unfinished file to remove.
+CancelFlag& catch_stops(SecondInterrupt second);
 
 // A bar on stderr, only on a terminal and only once a second has passed; removed by clear() and on destruction.
 class ProgressBar {

@@ -3,11 +3,12 @@
 # scripts/device/acceptance only starts it, watches it and fetches its folder. POSIX sh with 32-bit arithmetic
 # (Android's mksh) and toybox's commands; no root.
 #
-#   sh acceptance/on_device.sh start|run|status|stop [options] MODEL.gguf...
+#   sh acceptance/on_device.sh start|run|status|stop|check [options] MODEL.gguf...
 #     start   in the background; returns at once if it is running already
 #     run     in the foreground
 #     status  one line: state=running|finished|stopped done=N total=N failed=N step=NAME
 #     stop    ends it; the next start goes on with the interrupted step
+#     check   whether the options are right, on the device or on a PC; needs no model and changes nothing
 #
 #   --report DIR       where everything is written (default: `report` beside the package)
 #   --routes 'LIST'    default 'cpu npu-prefill npu-only'
@@ -27,7 +28,8 @@
 #                      the command goes on with the report of that name
 #   --retry-failed     repeats the steps that did not pass; without it only missing ones are run
 #
-# The report folder: report.jsonl (one object a step), samples.jsonl, steps/ (each step's output as it was), run.log.
+# The report folder: report.jsonl (one object a step), samples.jsonl, steps/ (each step's output as it was; the soak's are in
+# report.jsonl only), run.log.
 # A step is known by its name and command; it counts as finished once it is recorded, however it ended.
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
@@ -77,14 +79,16 @@ end_orphan() {
 
 # ---- the steps -----------------------------------------------------------------------------------------------------
 
-run_step() { # ID CONTEXT DECODE
-  step "$1" "$timeout" sh "$package/kazeia.sh" run "$model" --route "$route" --json --raw \
-    -f "$package/acceptance/prompts/$prompt.txt" --max-tokens "$3" --temp 0 --context "$2"
+# with_run CONTEXT DECODE COMMAND...: COMMAND with the words of the program's run behind its own.
+with_run() {
+  run_context=$1 run_decode=$2
+  shift 2
+  "$@" sh "$package/kazeia.sh" run "$model" --route "$route" --json --raw \
+    -f "$package/acceptance/prompts/$prompt.txt" --max-tokens "$run_decode" --temp 0 --context "$run_context"
 }
 
 # What the device is. Nothing that names its owner: no serial number, no accounts.
 device_facts() {
-  hundredths
   for name in model:ro.product.model maker:ro.product.manufacturer soc:ro.soc.model android:ro.build.version.release \
     build:ro.build.id; do
     fact=$(getprop "${name#*:}" 2>/dev/null)
@@ -113,7 +117,6 @@ facts_step() {
   total=$((total + 1))
   [ -z "$counting" ] || return 0
   kind=device model='' route='' prompt='' repetition=0
-  package_id=$(sha256sum "$package/SHA256SUMS") && package_id=${package_id%% *}
   if finished device "facts $package_id"; then return 0; fi
   printf '{%s}\n' "$(device_facts)" >"$report/steps/device.out"
   : >"$report/steps/device.err"
@@ -138,11 +141,9 @@ soak_steps() {
     printf 'soak.%s\n' "$count" >"$report/current"
     hundredths
     began=$now
-    set -- sh "$package/kazeia.sh" run "$model" --route "$route" --json --raw \
-      -f "$package/acceptance/prompts/$prompt.txt" --max-tokens "$soak_decode" --temp 0 --context "$context"
-    command_line "$@"
+    with_run "$context" "$soak_decode" command_line
     asked=$line
-    execute "soak.$count" "$timeout" "$@"
+    with_run "$context" "$soak_decode" execute "soak.$count" "$timeout"
     record "soak.$count" "$outcome" "$code" 1 "$started" "$took" "$asked"
     rm -f "$report/steps/soak.$count.out" "$report/steps/soak.$count.err"
     hundredths
@@ -181,7 +182,7 @@ plan() {
     while [ "$repetition" -le "$repeat" ]; do
       for prompt in $prompts; do
         for route in $routes; do
-          run_step "m$number.$route.p$prompt.r$repetition" "$context" "$decode"
+          with_run "$context" "$decode" step "m$number.$route.p$prompt.r$repetition" "$timeout"
         done
       done
       repetition=$((repetition + 1))
@@ -189,7 +190,7 @@ plan() {
     if [ "$long" -gt 0 ]; then
       kind=long prompt=$long repetition=1
       for route in $routes; do
-        run_step "m$number.$route.long" "$long_context" "$decode"
+        with_run "$long_context" "$decode" step "m$number.$route.long" "$timeout"
       done
     fi
   done
@@ -306,6 +307,12 @@ status() {
   printf 'state=%s done=%s total=%s failed=%s step=%s\n' "$state" "$ended" "$total" "$failed" "$name"
 }
 
+check() {
+  for prompt in $prompts $soak_prompt; do
+    [ -r "$here/prompts/$prompt.txt" ] || die "no prompt of $prompt tokens; there are: $(cd "$here/prompts" && echo *)"
+  done
+}
+
 stop() {
   if running; then
     kill -TERM "$runner"
@@ -321,12 +328,12 @@ stop() {
   status
 }
 
-[ $# -gt 0 ] || die "start, run, status or stop? The head of this script explains them"
+[ $# -gt 0 ] || die "start, run, status, stop or check? The head of this script explains them"
 verb=$1
 shift
 case $verb in
-  start | run | status | stop) ;;
-  *) die "start, run, status or stop, not '$verb'" ;;
+  start | run | status | stop | check) ;;
+  *) die "start, run, status, stop or check, not '$verb'" ;;
 esac
 
 report=${package%/*}/report
@@ -349,6 +356,11 @@ for word in "$@"; do
   # Walks through the words once; those that stay behind "$@" are the models.
   shift
   if [ -n "$option" ]; then
+    # Where a value was forgotten, the next option or a model must not be taken for it.
+    case $word in
+      --*) die "$option needs a value, not '$word'" ;;
+      *.gguf | */*) [ "$option" = --report ] || die "$option needs a value, not the file '$word'" ;;
+    esac
     case $option in
       --report) report=$word ;;
       --routes) routes=$word ;;
@@ -381,15 +393,13 @@ done
 if [ -n "$KAZEIA_KEEP_REPORT" ] || known_name; then new=; fi
 
 case $verb in
-  status | stop) "$verb" ;;
+  status | stop | check) "$verb" ;;
   *)
     [ $# -gt 0 ] || die "which models? Name their .gguf files"
     for file in "$@"; do
       [ -r "$file" ] || die "cannot read the model '$file' on the device"
     done
-    for prompt in $prompts $soak_prompt; do
-      [ -r "$here/prompts/$prompt.txt" ] || die "no prompt of $prompt tokens; there are: $(cd "$here/prompts" && echo *)"
-    done
+    check
     if [ "$verb" = start ]; then
       eval "start $original"
     else

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
+
 namespace kazeia {
 namespace {
 
@@ -113,6 +115,35 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
 AtomicFileWriter::~AtomicFileWriter() {
   if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void drop_pages(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+Status check_output(const std::string& path, std::uint64_t bytes, bool overwrite) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return Error(ErrorCode::kWrite, fmt::format("'{}' is a directory", path), "Name a file inside it");
+  }
+  const bool exists = std::filesystem::exists(path, error);
+  if (exists && !overwrite) {
+    return Error(ErrorCode::kWrite, fmt::format("'{}' exists already", path), "Use --force to replace it");
+  }
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  // The old file goes only when the new one is complete, so its bytes do not help.
+  if (!error && space.available < bytes) {
+    return Error(ErrorCode::kWrite,
+                 fmt::format("'{}' needs {}, but only {} are free there", path, format_bytes(bytes),
+                             format_bytes(space.available)),
+                 "Free some space or choose another disk");
+  }
+  return {};
 }
 
 Result<AtomicFileWriter> AtomicFileWriter::create(const std::string& path, unsigned mode) {

@@ -35,6 +35,14 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+// Drops the whole pages inside `mapped`, a part of a read-only private mapping of a file, from this process: a page
+// that is wanted again is read from the page cache again.
+void drop_pages(std::span<const std::byte> mapped);
+
+// Whether a file of `bytes` bytes can be written to `path`: kWrite if there is a directory, or a file (without
+// `overwrite`), or not enough space beside it.
+Status check_output(const std::string& path, std::uint64_t bytes, bool overwrite);
+
 // Writes to a temporary file beside `path` and renames it into place in commit(); without a commit
 // nothing is left behind and an existing file is untouched. Errors (disk full, read-only folder) are
 // kWrite and sticky: after one, every call returns it.

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,18 @@ TEST_F(Files, OnAFullDiskReportItOnEveryCallAndLeaveNothing) {
   }));
   EXPECT_EQ(get("out"), "old");
   EXPECT_THAT(names(), UnorderedElementsAre("out"));
+}
+
+TEST_F(Files, OutputIsCheckedForWhatIsInTheWay) {
+  put("there", "precious");
+  EXPECT_TRUE(check_output(at("new"), 1000, false).ok());
+  EXPECT_TRUE(check_output(at("there"), 1000, true).ok());
+  EXPECT_THAT(check_output(at("there"), 1000, false).error().sentence(), HasSubstr("exists already"));
+  EXPECT_THAT(check_output(at(""), 1000, true).error().sentence(), HasSubstr("is a directory"));
+  const Status full = check_output(at("new"), std::numeric_limits<std::uint64_t>::max() / 2, false);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.error().code(), ErrorCode::kWrite);
+  EXPECT_THAT(full.error().sentence(), ::testing::ContainsRegex("needs [0-9.]+ GiB, but only [0-9.]+ .iB are free"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <cassert>
 #include <cmath>
 
+#include <fmt/format.h>
+
 namespace kazeia {
 namespace {
 
@@ -30,6 +32,10 @@ double agreement(std::span<const float> a, std::span<const float> b) {
   }
   const double cosine = ab / std::sqrt(aa * bb);
   return std::isfinite(cosine) ? cosine : -1.0;
+}
+
+std::string wrong_results(double agreement) {
+  return fmt::format("its results are wrong (agreement {:.3f} with the CPU)", agreement);
 }
 
 }  // namespace kazeia

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 namespace kazeia {
 
@@ -13,5 +14,7 @@ double agreement(std::span<const float> a, std::span<const float> b);
 
 // Below it the two did not compute the same thing.
 inline constexpr double kLeastAgreement = 0.9;
+// What the user is told then.
+std::string wrong_results(double agreement);
 
 }  // namespace kazeia

@@ -32,6 +32,9 @@ struct NpuPlacement {
   std::vector<RefusedTensor> refused;  // largest first; the token table and the output head are not among them
 };
 
+// For rooms that hold a vocabulary without a Model; otherwise Model::tokenize(), which says what the flags do.
+Result<Tokens> tokenize(const llama_vocab* vocabulary, std::string_view text, bool add_special, bool parse_special);
+
 struct ModelOptions {
   Placement placement = Placement::kCpu;
   // Called on the loading thread with 0..1, at most about a hundred times.

@@ -99,6 +99,11 @@ TEST_P(NpuMemory, NoticesALayoutThatIsNotUpstreams) {
   {
     const npu::WeightLoad right;
     ggml_backend_tensor_set(matrix, blocks.data(), 0, blocks.size());
+    // And the counter of copies counts: what is read out of the shared weights is a copy.
+    std::vector<std::uint8_t> copy(blocks.size());
+    ggml_backend_tensor_get(matrix, copy.data(), 0, copy.size());
+    EXPECT_EQ(copy, blocks);
+    EXPECT_EQ(npu::memory_counters().weight_bytes_copied, blocks.size());
     EXPECT_TRUE(right.check().agrees());
     EXPECT_EQ(right.check().matrices, 1u);
   }

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/machine.h"
 #include "engine/backend.h"
+#include "engine/model.h"
 #include "engine/placement.h"
 #include "gguf/value.h"
 #include "llama.h"
@@ -95,13 +96,8 @@ Result<ContextHandle> create_context(llama_model* model, const std::string& path
   return context;
 }
 
-Result<Tokens> tokenise(const llama_vocab* vocabulary, std::string_view text) {
-  const auto length = static_cast<std::int32_t>(text.size());
-  Tokens tokens(text.size() + 2);
-  const std::int32_t count = llama_tokenize(vocabulary, text.data(), length, tokens.data(),
-                                            static_cast<std::int32_t>(tokens.size()), false, false);
-  if (count < 0) return Error(ErrorCode::kEngine, "the tokenizer refused the text");
-  tokens.resize(static_cast<std::size_t>(count));
+Result<Tokens> tokens_of(const llama_vocab* vocabulary, std::string_view text) {
+  KAZEIA_ASSIGN(Tokens tokens, tokenize(vocabulary, text, /*add_special=*/false, /*parse_special=*/false));
   if (tokens.size() < kShortestWindow) {
     return Error(ErrorCode::kFile, fmt::format("the text has {} tokens, too few to measure perplexity", tokens.size()),
                  fmt::format("Give one of at least {}", kShortestWindow));
@@ -256,7 +252,7 @@ Result<Reading> read_text(const std::vector<std::string>& parts, std::string_vie
     KAZEIA_ASSIGN(const ModelHandle model, load(parts, options));
     KAZEIA_ASSIGN(const ContextHandle context, create_context(model.get(), parts.front(), options));
     const llama_vocab* vocabulary = llama_model_get_vocab(model.get());
-    KAZEIA_ASSIGN(const Tokens tokens, tokenise(vocabulary, text));
+    KAZEIA_ASSIGN(const Tokens tokens, tokens_of(vocabulary, text));
     const std::vector<Tokens> windows = thinned(windows_of(vocabulary, tokens), options.most_windows);
 
     Reader reader(context.get(), static_cast<std::size_t>(llama_vocab_n_tokens(vocabulary)), reference);

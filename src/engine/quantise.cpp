@@ -36,17 +36,9 @@ ggml_type ggml_type_of(gguf::TypeId type) {
   return static_cast<ggml_type>(type);
 }
 
+// Of whole blocks.
 std::uint64_t bytes_of(gguf::TypeId type, std::uint64_t elements) {
-  const gguf::TensorType& layout = gguf::tensor_type(type);
-  return elements / layout.block_elements * layout.block_bytes;
-}
-
-// The mapping is private and read-only: a page that is wanted again is read from the file again.
-void drop_pages(std::span<const std::byte> bytes) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page * page;
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return *gguf::tensor_bytes(gguf::tensor_type(type), elements);
 }
 
 bool all_usable(std::span<const float> values) {

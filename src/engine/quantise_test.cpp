@@ -11,7 +11,9 @@
 #include "engine/prepared_models.h"
 #include "ggml.h"
 #include "gguf/loadable.h"
+#include "gguf/preparation.h"
 #include "gguf/test_file.h"
+#include "tiles/layout.h"
 
 namespace kazeia {
 namespace {
@@ -33,6 +35,22 @@ std::string data_of(const gguf::ModelFile& model, const gguf::Tensor& tensor) {
   }
   ADD_FAILURE() << tensor.name;
   return {};
+}
+
+// The plan may not include the tiles or ggml, so it has a list of its own.
+TEST(Preparation, RefusesForTheNpuWhatHasNoTileLayoutAndIsNotAPlainFloat) {
+  gguf::Tensor matrix;
+  matrix.name = "blk.0.attn_q.weight";
+  matrix.dimension_count = 2;
+  matrix.dims = {256, 8, 1, 1};
+  for (const gguf::TensorType& type : gguf::all_tensor_types()) {
+    const bool plain = type.id == TypeId::kF16 || type.id == TypeId::kF32;
+    matrix.type = &type;
+    if (gguf::tensor_role(matrix) != gguf::TensorRole::kMatrix) continue;  // integers
+    EXPECT_EQ(gguf::npu_refusal(matrix, type.id).empty(),
+              plain || tiles::weight_type_of(static_cast<std::uint32_t>(type.id)).has_value())
+        << type.name;
+  }
 }
 
 class EachF16 : public testing::TestWithParam<std::pair<const char*, const char*>> {};

@@ -120,9 +120,9 @@ Result<Attempt> on_npu(const std::string& path, ModelOptions options, const Rout
   }
   const int architecture = (*device)->info().architecture;
   memory.change([&](npu::Profile& profile) {
-    npu::record_device(profile, {architecture == 0 ? std::string() : fmt::format("v{}", architecture), ""});
+    npu::record_device(profile, {architecture == 0 ? std::string() : fmt::format("v{}", architecture)});
   });
-  (*device)->gate().set_policy(memory.profile().placement);
+  (*device)->set_policy(memory.profile().placement);
 
   options.placement = Placement::kNpu;
   Result<std::shared_ptr<const Model>> model = Model::load(path, options);

@@ -80,7 +80,7 @@ Result<SelfCheck> check_npu(const std::shared_ptr<const Model>& model) {
     }
   }
   if (check.agreement < kLeastAgreement) {
-    check.finding = fmt::format("its results are wrong (agreement {:.3f} with the CPU)", check.agreement);
+    check.finding = wrong_results(check.agreement);
   } else if (check.distinction > kMostAlike) {
     check.finding = "it answers the same to different prompts";
   }

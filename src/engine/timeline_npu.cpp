@@ -114,9 +114,9 @@ Status Timeline::decode_on_npu(std::span<const Token> piece, bool want_logits, c
     const auto width = static_cast<std::size_t>(model_->vocabulary_size());
     const float* first = expected.empty() ? nullptr : llama_get_logits_ith(context_, 0);
     const float* last = want_logits ? llama_get_logits_ith(context_, -1) : nullptr;
-    if (first != nullptr && agreement({first, width}, expected) < kLeastAgreement) {
-      reason =
-          fmt::format("its results are wrong (agreement {:.3f} with the CPU)", agreement({first, width}, expected));
+    const double agreed = first != nullptr ? agreement({first, width}, expected) : 1.0;
+    if (agreed < kLeastAgreement) {
+      reason = wrong_results(agreed);
     } else if (last != nullptr && !all_finite(last, width)) {
       reason = "its results are not numbers";
     } else {

@@ -14,6 +14,10 @@ std::int32_t Model::vocabulary_size() const {
 }
 
 Result<Tokens> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+  return kazeia::tokenize(vocabulary(), text, add_special, parse_special);
+}
+
+Result<Tokens> tokenize(const llama_vocab* vocabulary, std::string_view text, bool add_special, bool parse_special) {
   if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()) / 2) {
     return Error(ErrorCode::kTooLarge, fmt::format("a text of {} bytes is too long to be tokenized", text.size()),
                  "Shorten it");
@@ -23,7 +27,7 @@ Result<Tokens> Model::tokenize(std::string_view text, bool add_special, bool par
     Tokens tokens(text.size() + 2);  // a token stands for at least one byte; two for begin and end of sequence
     std::int32_t count = 0;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      count = llama_tokenize(vocabulary(), text.data(), length, tokens.data(), static_cast<std::int32_t>(tokens.size()),
+      count = llama_tokenize(vocabulary, text.data(), length, tokens.data(), static_cast<std::int32_t>(tokens.size()),
                              add_special, parse_special);
       if (count >= 0 || count == std::numeric_limits<std::int32_t>::min()) break;
       tokens.resize(static_cast<std::size_t>(-count));  // some vocabularies add a space or more than one token a byte

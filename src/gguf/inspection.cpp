@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "gguf/loadable.h"
 
@@ -143,6 +144,10 @@ double Inspection::bits_per_weight() const {
 
 std::uint64_t Inspection::layer_count(LayerKind kind) const {
   return static_cast<std::uint64_t>(std::count(layers.begin(), layers.end(), kind));
+}
+
+std::string shape_text(const Tensor& tensor) {
+  return fmt::format("{}", fmt::join(std::span(tensor.dims).first(tensor.dimension_count), " x "));
 }
 
 Inspection inspect(std::span<const File> parts) {

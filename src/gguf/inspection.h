@@ -73,6 +73,9 @@ struct Inspection {
   std::uint64_t layer_count(LayerKind kind) const;
 };
 
+// "2560 x 9728"
+std::string shape_text(const Tensor& tensor);
+
 // `parts` of one model, the first with the metadata. Never fails: what is absent or of a wrong type is left out.
 Inspection inspect(std::span<const File> parts);
 

@@ -128,11 +128,12 @@ PreparedTensor prepare(const Tensor& tensor, const PreparationOptions& options) 
     prepared.note = "kept as asked";
   } else if (!quantise) {
     prepared.type = widened(tensor, prepared.note);
-  } else if (options.only_refused && npu_refusal(tensor, tensor.type->id).empty()) {
-    prepared.note = "the NPU takes it as it is";
+  } else if (options.only_refused && (tensor.dims[2] > 1 || npu_refusal(tensor, tensor.type->id).empty())) {
+    prepared.note = "no other type would bring it to the NPU";
   } else {
     const TypeId wanted = prepared.role == TensorRole::kEmbedding ? options.embedding : options.weights;
     prepared.type = fitting(tensor, wanted, prepared.note);
+    prepared.fell_back = prepared.type != wanted;
   }
   prepared.bytes = *tensor_bytes(tensor_type(prepared.type), tensor.elements);
   return prepared;
@@ -181,9 +182,11 @@ TensorRole tensor_role(const Tensor& tensor) {
 
 std::string npu_refusal(const Tensor& tensor, TypeId type) {
   const TensorRole role = tensor_role(tensor);
-  const bool multiplied = role == TensorRole::kMatrix || role == TensorRole::kEmbedding ||
-                          (role == TensorRole::kSmall && contains_one_of(tensor.name, kSmallButMultiplied));
-  if (!multiplied || npu_takes(type)) return {};
+  const bool multiplied =
+      role == TensorRole::kMatrix || (role == TensorRole::kSmall && contains_one_of(tensor.name, kSmallButMultiplied));
+  if (!multiplied) return {};
+  if (tensor.dims[2] > 1) return "experts stay with the CPU";
+  if (npu_takes(type)) return {};
   return fmt::format("{} has no tile layout", tensor_type(type).name);
 }
 

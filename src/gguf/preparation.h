@@ -26,8 +26,9 @@ enum class TensorRole {
 TensorRole tensor_role(const Tensor& tensor);
 
 // Why the NPU cannot compute with `tensor` once it has `type`, as a phrase ("Q5_K has no tile layout"), or empty.
-// About matrix products only: what else reads weights is the op policy's business. Read from upstream b11118,
-// ggml-hexagon.cpp (ggml_hexagon_supported_mul_mat, _mul_mat_id).
+// About matrix products only: what else reads weights is the op policy's business. Token table and output head are
+// never its business (engine/placement.cpp). Read from upstream b11118, ggml-hexagon.cpp
+// (ggml_hexagon_supported_mul_mat), and npu/gate.cpp, which leaves the experts of a mixture to the CPU.
 std::string npu_refusal(const Tensor& tensor, TypeId type);
 
 struct PreparationOptions {
@@ -45,7 +46,8 @@ struct PreparedTensor {
   TensorRole role = TensorRole::kVector;
   TypeId type = TypeId::kF32;
   std::uint64_t bytes = 0;
-  std::string note;  // why it is not what was asked for or does not change; empty: nothing special
+  bool fell_back = false;  // its columns do not fit the blocks of the type that was asked for
+  std::string note;        // why it is not what was asked for or does not change; empty: nothing special
 
   bool changes() const { return type != source->type->id; }
 };
@@ -76,8 +78,5 @@ struct Provenance {
 // general.alignment brought up to date, split.* and an earlier kazeia.prepared.* left out, and the provenance added
 // as kazeia.prepared.*.
 Header prepared_header(std::span<const File> parts, const Preparation& preparation, const Provenance& provenance);
-
-// ggml's GGML_QNT_VERSION, which this room may not include.
-inline constexpr std::uint32_t kQuantizationVersion = 2;
 
 }  // namespace kazeia::gguf

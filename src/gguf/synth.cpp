@@ -96,7 +96,7 @@ Header synthetic_header(const Shape& shape) {
   header.add_u32("tokenizer.ggml.padding_token_id", vocabulary.end_of_text);
   header.add_bool("tokenizer.ggml.add_bos_token", false);
   header.add_string("tokenizer.chat_template", chat_template());
-  header.add_u32("general.quantization_version", 2);
+  header.add_u32("general.quantization_version", kQuantizationVersion);
   header.add_u32("general.file_type", 2);  // mostly Q4_0
   for (const TensorPlan& tensor : tensors_of(shape)) header.add_tensor(tensor.name, tensor.type, tensor.dims);
   return header;

@@ -45,6 +45,9 @@ std::span<const TensorType> all_tensor_types();
 // The name of a type that files once had and that no current program reads ("Q4_2"), or empty.
 std::string_view removed_tensor_type(std::uint32_t id);
 
+// ggml's GGML_QNT_VERSION, which this room may not include: what files say under general.quantization_version.
+inline constexpr std::uint32_t kQuantizationVersion = 2;
+
 // `elements` must be a multiple of the block; empty if the product does not fit 64 bits.
 std::optional<std::uint64_t> tensor_bytes(const TensorType& type, std::uint64_t elements);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -139,28 +138,6 @@ std::string Header::serialise() const {
   out.append(tensors_);
   out.append(padding_after(out.size()), '\0');
   return out;
-}
-
-Status check_output(const std::string& path, std::uint64_t bytes, bool overwrite) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return Error(ErrorCode::kWrite, fmt::format("'{}' is a directory", path), "Name a file inside it");
-  }
-  const bool exists = std::filesystem::exists(path, error);
-  if (exists && !overwrite) {
-    return Error(ErrorCode::kWrite, fmt::format("'{}' exists already", path), "Use --force to replace it");
-  }
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  // The old file goes only when the new one is complete, so its bytes do not help.
-  if (!error && space.available < bytes) {
-    return Error(ErrorCode::kWrite,
-                 fmt::format("'{}' needs {}, but only {} are free there", path, format_bytes(bytes),
-                             format_bytes(space.available)),
-                 "Free some space or choose another disk");
-  }
-  return {};
 }
 
 Result<Writer> Writer::create(const std::string& path, const Header& header) {

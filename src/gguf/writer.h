@@ -67,10 +67,6 @@ class Header {
   std::uint64_t data_bytes_ = 0;  // of all tensors so far, each padded to the alignment
 };
 
-// Whether a new file of `bytes` may be written to `path`: kWrite if there is one already that must not be
-// replaced, if it is a folder, or if the disk has not enough space (the sentence says how much).
-Status check_output(const std::string& path, std::uint64_t bytes, bool overwrite);
-
 // Errors are kWrite and leave nothing behind, as with AtomicFileWriter.
 class Writer {
  public:

@@ -65,6 +65,10 @@ Result<Device*> Device::open() {
   return *answer;
 }
 
+void Device::set_policy(const OpPolicy& policy) {
+  gate_->set_policy(policy);
+}
+
 Device* Device::opened() {
   return answer && answer->ok() ? **answer : nullptr;
 }

@@ -9,6 +9,7 @@
 namespace kazeia::npu {
 
 class Gate;
+struct OpPolicy;
 
 struct DeviceInfo {
   std::string name;      // "HTP0"
@@ -28,6 +29,8 @@ class Device {
   static Device* opened();
 
   const DeviceInfo& info() const { return info_; }
+  // Which classes of operations prefill gives to it, from the next graph on.
+  void set_policy(const OpPolicy& policy);
   Gate& gate() { return *gate_; }
 
  private:

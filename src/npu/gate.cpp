@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "ggml-cpu.h"
+#include "ggml-impl.h"
 #include "ggml.h"
 #include "npu/guard.h"
 #include "npu/shared_memory.h"
@@ -14,16 +15,11 @@ namespace {
 
 Gate* the_gate = nullptr;
 
-bool is_view_or_nothing(ggml_op op) {
-  return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE ||
-         op == GGML_OP_TRANSPOSE;
-}
-
 std::uint64_t computed_nodes(const ggml_cgraph* graph) {
   std::uint64_t nodes = 0;
   auto* mutable_graph = const_cast<ggml_cgraph*>(graph);  // NOLINT: upstream's accessors take no const
   for (int i = 0; i < ggml_graph_n_nodes(mutable_graph); ++i) {
-    if (!is_view_or_nothing(ggml_graph_node(mutable_graph, i)->op)) ++nodes;
+    if (!ggml_op_is_empty(ggml_graph_node(mutable_graph, i)->op)) ++nodes;
   }
   return nodes;
 }
@@ -60,7 +56,7 @@ struct GateHooks {
       case GateState::kOpen:
         break;
     }
-    if (is_view_or_nothing(op->op)) return true;
+    if (ggml_op_is_empty(op->op)) return true;
     return self.policy_.allows(classify(op)) && self.upstream_supports(op);
   }
 
@@ -87,7 +83,7 @@ struct GateHooks {
     Gate& self = gate();
     if (self.switch_pending_) {
       self.switch_pending_ = false;
-      const auto us = static_cast<double>(ggml_time_us() - self.switch_started_us_);
+      const double us = self.since_switch_.elapsed_ms() * 1000;
       self.counters_.switch_us_last = us;
       self.counters_.switch_us_total += us;
     }
@@ -173,7 +169,7 @@ void Gate::begin_graph(bool open) {
   if (open == last_graph_open_) return;
   last_graph_open_ = open;
   ++counters_.switches;
-  switch_started_us_ = ggml_time_us();
+  since_switch_.restart();
   switch_pending_ = true;
 }
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "base/clock.h"
 #include "ggml-backend-impl.h"
 #include "npu/op_policy.h"
 
@@ -44,7 +45,6 @@ class Gate {
   // Opens or closes for the graph that is planned and computed next; counts a switch if the last one was the other way.
   void begin_graph(bool open);
   void end_graph() { state_ = GateState::kClosed; }
-  const OpPolicy& policy() const { return policy_; }
   void set_policy(const OpPolicy& policy) { policy_ = policy; }
   // Contexts created from now on keep their state in memory that the device cannot reach. After a device fell silent:
   // it may still write where it was told to.
@@ -52,9 +52,8 @@ class Gate {
   bool private_state() const { return private_state_; }
 
   const GateCounters& counters() const { return counters_; }
-  void reset_counters() { counters_ = {}; }
 
-  // For an op that the CPU got although the policy gave it to the NPU: asked at load, for the report.
+  // Whether the NPU could run it, whatever the policy says.
   bool upstream_supports(const ggml_tensor* op) const;
 
  private:
@@ -68,7 +67,7 @@ class Gate {
   bool private_state_ = false;
   bool last_graph_open_ = false;
   bool switch_pending_ = false;
-  std::int64_t switch_started_us_ = 0;
+  Stopwatch since_switch_;
   GateCounters counters_;
 };
 

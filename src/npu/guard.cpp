@@ -105,34 +105,41 @@ int guarded_session_control(std::uint32_t request, void* data, std::uint32_t byt
   return core().session_control(request, data, bytes);
 }
 
+constexpr DriverFunctions kGuarded{
+    .rpcmem_alloc = guarded_alloc,
+    .rpcmem_alloc2 = guarded_alloc2,
+    .rpcmem_free = guarded_free,
+    .rpcmem_to_fd = guarded_to_fd,
+    .mmap = guarded_mmap,
+    .munmap = guarded_munmap,
+    .queue_create = guarded_queue_create,
+    .queue_close = guarded_queue_close,
+    .queue_export = guarded_queue_export,
+    .queue_write = guarded_queue_write,
+    .queue_read = guarded_queue_read,
+    .queue_read_noblock = guarded_queue_read_noblock,
+    .handle_open = guarded_open,
+    .handle_invoke = guarded_invoke,
+    .handle_close = guarded_close,
+    .handle_control = guarded_handle_control,
+    .driver_control = guarded_driver_control,
+    .session_control = guarded_session_control,
+};
+
 bool is_loaded(const DriverTable& table) {
-  return *table.rpcmem_alloc != nullptr && *table.rpcmem_free != nullptr && *table.rpcmem_to_fd != nullptr &&
-         *table.mmap != nullptr && *table.munmap != nullptr && *table.queue_create != nullptr &&
-         *table.queue_close != nullptr && *table.queue_export != nullptr && *table.queue_write != nullptr &&
-         *table.queue_read != nullptr && *table.handle_open != nullptr && *table.handle_invoke != nullptr &&
-         *table.handle_close != nullptr && *table.handle_control != nullptr && *table.driver_control != nullptr &&
-         *table.session_control != nullptr;
+  bool all = true;
+  for_each_entry(
+      [&all]<typename Function>(Function* variable) { all = all && (*variable != nullptr || kIsOptional<Function>); },
+      table);
+  return all;
 }
 
 void put_in_front(const DriverTable& table) {
-  *table.rpcmem_alloc = guarded_alloc;
-  if (*table.rpcmem_alloc2 != nullptr) *table.rpcmem_alloc2 = guarded_alloc2;
-  *table.rpcmem_free = guarded_free;
-  *table.rpcmem_to_fd = guarded_to_fd;
-  *table.mmap = guarded_mmap;
-  *table.munmap = guarded_munmap;
-  *table.queue_create = guarded_queue_create;
-  *table.queue_close = guarded_queue_close;
-  *table.queue_export = guarded_queue_export;
-  *table.queue_write = guarded_queue_write;
-  *table.queue_read = guarded_queue_read;
-  if (*table.queue_read_noblock != nullptr) *table.queue_read_noblock = guarded_queue_read_noblock;
-  *table.handle_open = guarded_open;
-  *table.handle_invoke = guarded_invoke;
-  *table.handle_close = guarded_close;
-  *table.handle_control = guarded_handle_control;
-  *table.driver_control = guarded_driver_control;
-  *table.session_control = guarded_session_control;
+  for_each_entry(
+      [](const auto& variable, const auto& guarded) {
+        if (*variable != nullptr) *variable = guarded;
+      },
+      table, kGuarded);
 }
 
 void read_milliseconds(const char* name, std::int64_t& milliseconds) {

@@ -202,8 +202,7 @@ int GuardCore::open(const char* uri, remote_handle64* handle) {
   if (opening->error == AEE_SUCCESS) {
     *handle = opening->handle;
   } else {
-    refuse(FailureKind::kStart, fmt::format("the NPU's driver could not open a session (error {:#x})",
-                                            static_cast<std::uint32_t>(opening->error)));
+    refuse_start("open a session", opening->error);
   }
   return opening->error;
 }
@@ -236,8 +235,7 @@ int GuardCore::invoke(remote_handle64 handle, std::uint32_t scalars, remote_arg*
     return AEE_SUCCESS;
   }
   if (sets_up) {
-    refuse(FailureKind::kStart, fmt::format("the NPU's driver could not {} (error {:#x})", method_task(method),
-                                            static_cast<std::uint32_t>(error)));
+    refuse_start(method_task(method), error);
     return error;
   }
   if (method == kStopMethod || kind_of_driver_error(error) == FailureKind::kLost)
@@ -301,10 +299,7 @@ int GuardCore::session_control(std::uint32_t request, void* data, std::uint32_t 
                                 });
   if (!answered) return AEE_EEXPIRED;
   copy->give_back(data);
-  if (copy->error != AEE_SUCCESS) {
-    refuse(FailureKind::kStart, fmt::format("the NPU's driver refused session request {} (error {:#x})", request,
-                                            static_cast<std::uint32_t>(copy->error)));
-  }
+  if (copy->error != AEE_SUCCESS) refuse_start(fmt::format("grant session request {}", request), copy->error);
   return copy->error;
 }
 

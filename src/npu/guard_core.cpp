@@ -16,6 +16,10 @@ constexpr std::uint32_t kV79SessionGone = 0x2e;
 // A second thread that never came back says that the driver holds a lock it will not give up.
 constexpr int kMaxHungThreads = 2;
 
+std::string failed_call_text(std::string_view what, int error) {
+  return fmt::format("the NPU's driver could not {} (error {:#x})", what, static_cast<std::uint32_t>(error));
+}
+
 }  // namespace
 
 std::string deadline_text(std::chrono::milliseconds deadline) {
@@ -34,47 +38,13 @@ bool is_timeout(int error) {
 }
 
 GuardCore::GuardCore(const DriverTable& table, const GuardOptions& options) : table_(table), options_(options) {
-  driver_.rpcmem_alloc = *table.rpcmem_alloc;
-  driver_.rpcmem_alloc2 = *table.rpcmem_alloc2;
-  driver_.rpcmem_free = *table.rpcmem_free;
-  driver_.rpcmem_to_fd = *table.rpcmem_to_fd;
-  driver_.mmap = *table.mmap;
-  driver_.munmap = *table.munmap;
-  driver_.queue_create = *table.queue_create;
-  driver_.queue_close = *table.queue_close;
-  driver_.queue_export = *table.queue_export;
-  driver_.queue_write = *table.queue_write;
-  driver_.queue_read = *table.queue_read;
-  driver_.queue_read_noblock = *table.queue_read_noblock;
-  driver_.handle_open = *table.handle_open;
-  driver_.handle_invoke = *table.handle_invoke;
-  driver_.handle_close = *table.handle_close;
-  driver_.handle_control = *table.handle_control;
-  driver_.driver_control = *table.driver_control;
-  driver_.session_control = *table.session_control;
+  for_each_entry([](const auto& variable, auto& function) { function = *variable; }, table_, driver_);
 }
 
 GuardCore::~GuardCore() {
   const std::lock_guard calls(calls_);
   stop_reading();
-  *table_.rpcmem_alloc = driver_.rpcmem_alloc;
-  *table_.rpcmem_alloc2 = driver_.rpcmem_alloc2;
-  *table_.rpcmem_free = driver_.rpcmem_free;
-  *table_.rpcmem_to_fd = driver_.rpcmem_to_fd;
-  *table_.mmap = driver_.mmap;
-  *table_.munmap = driver_.munmap;
-  *table_.queue_create = driver_.queue_create;
-  *table_.queue_close = driver_.queue_close;
-  *table_.queue_export = driver_.queue_export;
-  *table_.queue_write = driver_.queue_write;
-  *table_.queue_read = driver_.queue_read;
-  *table_.queue_read_noblock = driver_.queue_read_noblock;
-  *table_.handle_open = driver_.handle_open;
-  *table_.handle_invoke = driver_.handle_invoke;
-  *table_.handle_close = driver_.handle_close;
-  *table_.handle_control = driver_.handle_control;
-  *table_.driver_control = driver_.driver_control;
-  *table_.session_control = driver_.session_control;
+  for_each_entry([](const auto& variable, const auto& function) { *variable = function; }, table_, driver_);
 }
 
 GuardStatus GuardCore::status() const {
@@ -146,14 +116,16 @@ void GuardCore::refuse(FailureKind kind, std::string reason) {
   status_.reason = std::move(reason);
 }
 
+void GuardCore::refuse_start(std::string_view what, int error) {
+  refuse(FailureKind::kStart, failed_call_text(what, error));
+}
+
 int GuardCore::report(FailureKind kind, std::string_view what, int error) {
-  std::string reason =
-      fmt::format("the NPU's driver could not {} (error {:#x})", what, static_cast<std::uint32_t>(error));
   if (!in_session()) {
-    refuse(FailureKind::kStart, std::move(reason));
+    refuse_start(what, error);
     return error;
   }
-  fail(kind_of_driver_error(error) == FailureKind::kLost ? FailureKind::kLost : kind, std::move(reason));
+  fail(kind_of_driver_error(error) == FailureKind::kLost ? FailureKind::kLost : kind, failed_call_text(what, error));
   settle();
   return AEE_SUCCESS;
 }

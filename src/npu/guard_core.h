@@ -94,6 +94,8 @@ class GuardCore {
   void fail(FailureKind kind, std::string reason);
   // A failure that upstream is told about.
   void refuse(FailureKind kind, std::string reason);
+  // The driver could not do `what` while a session was being set up.
+  void refuse_start(std::string_view what, int error);
   // A call that failed: success for upstream inside a session, the error before it.
   int report(FailureKind kind, std::string_view what, int error);
   bool keeps_memory() const;

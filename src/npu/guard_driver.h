@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <AEEStdErr.h>
 #include <dspqueue.h>
@@ -38,10 +39,15 @@ using HandleClose = int (*)(remote_handle handle);  // 32 bits, as upstream decl
 using DriverControl = int (*)(std::uint32_t request, void* data, std::uint32_t bytes);
 using HandleControl = int (*)(remote_handle64 handle, std::uint32_t request, void* data, std::uint32_t bytes);
 
+// What a driver may lack: older ones have no rpcmem_alloc2, and not every platform has a read without a wait.
+template <typename Function>
+inline constexpr bool kIsOptional =
+    std::is_same_v<Function, RpcmemAlloc2> || std::is_same_v<Function, QueueReadNoblock>;
+
 template <template <typename> class Slot>
 struct DriverEntries {
   Slot<RpcmemAlloc> rpcmem_alloc{};
-  Slot<RpcmemAlloc2> rpcmem_alloc2{};  // null in older drivers
+  Slot<RpcmemAlloc2> rpcmem_alloc2{};
   Slot<RpcmemFree> rpcmem_free{};
   Slot<RpcmemToFd> rpcmem_to_fd{};
   Slot<FastrpcMmap> mmap{};
@@ -51,7 +57,7 @@ struct DriverEntries {
   Slot<QueueExport> queue_export{};
   Slot<QueueWrite> queue_write{};
   Slot<QueueRead> queue_read{};
-  Slot<QueueReadNoblock> queue_read_noblock{};  // null where the platform has none
+  Slot<QueueReadNoblock> queue_read_noblock{};
   Slot<HandleOpen> handle_open{};
   Slot<HandleInvoke> handle_invoke{};
   Slot<HandleClose> handle_close{};
@@ -59,6 +65,29 @@ struct DriverEntries {
   Slot<DriverControl> driver_control{};   // remote_handle_control
   Slot<DriverControl> session_control{};  // remote_session_control
 };
+
+// Calls `visit` once per entry, with that entry of each of `sets`: anything that has the members of DriverEntries.
+template <typename Visit, typename... Sets>
+void for_each_entry(const Visit& visit, Sets&... sets) {
+  visit(sets.rpcmem_alloc...);
+  visit(sets.rpcmem_alloc2...);
+  visit(sets.rpcmem_free...);
+  visit(sets.rpcmem_to_fd...);
+  visit(sets.mmap...);
+  visit(sets.munmap...);
+  visit(sets.queue_create...);
+  visit(sets.queue_close...);
+  visit(sets.queue_export...);
+  visit(sets.queue_write...);
+  visit(sets.queue_read...);
+  visit(sets.queue_read_noblock...);
+  visit(sets.handle_open...);
+  visit(sets.handle_invoke...);
+  visit(sets.handle_close...);
+  visit(sets.handle_control...);
+  visit(sets.driver_control...);
+  visit(sets.session_control...);
+}
 
 template <typename Function>
 using DriverFunction = Function;

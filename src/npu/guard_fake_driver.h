@@ -215,24 +215,7 @@ struct FakeVariables {
 
   DriverTable table() {
     DriverTable table;
-    table.rpcmem_alloc = &rpcmem_alloc;
-    table.rpcmem_alloc2 = &rpcmem_alloc2;
-    table.rpcmem_free = &rpcmem_free;
-    table.rpcmem_to_fd = &rpcmem_to_fd;
-    table.mmap = &mmap;
-    table.munmap = &munmap;
-    table.queue_create = &queue_create;
-    table.queue_close = &queue_close;
-    table.queue_export = &queue_export;
-    table.queue_write = &queue_write;
-    table.queue_read = &queue_read;
-    table.queue_read_noblock = &queue_read_noblock;
-    table.handle_open = &handle_open;
-    table.handle_invoke = &handle_invoke;
-    table.handle_close = &handle_close;
-    table.handle_control = &handle_control;
-    table.driver_control = &driver_control;
-    table.session_control = &session_control;
+    for_each_entry([](auto& slot, auto& variable) { slot = &variable; }, table, *this);
     return table;
   }
 };
@@ -307,7 +290,6 @@ class FakeUpstream {
     return fine;
   }
   const std::vector<bool>& from_device() const { return from_device_; }
-  std::uint64_t unanswered() const { return written_ - read_; }
   dspqueue_t queue() const { return queue_; }
 
   int invoke(std::uint32_t method, std::uint32_t in, std::uint32_t out, std::size_t bytes, void* data = nullptr) {

@@ -35,8 +35,7 @@ AEEResult GuardCore::create_queue(int domain, std::uint32_t flags, std::uint32_t
     *queue_out = creation->queue;
     queue(creation->queue);
   } else {
-    refuse(FailureKind::kStart, fmt::format("the NPU's driver could not create a queue (error {:#x})",
-                                            static_cast<std::uint32_t>(creation->error)));
+    refuse_start("create a queue", creation->error);
   }
   return creation->error;
 }
@@ -56,8 +55,7 @@ AEEResult GuardCore::export_queue(dspqueue_t id, std::uint64_t* number) {
   if (exported->error == AEE_SUCCESS) {
     *number = exported->number;
   } else {
-    refuse(FailureKind::kStart, fmt::format("the NPU's driver could not export a queue (error {:#x})",
-                                            static_cast<std::uint32_t>(exported->error)));
+    refuse_start("export a queue", exported->error);
   }
   return exported->error;
 }

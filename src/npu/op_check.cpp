@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
@@ -274,9 +275,9 @@ class Checker {
     const Context memory(ggml_init({ggml_graph_overhead() + 1024, nullptr, true}), &ggml_free);
     ggml_cgraph* graph = ggml_new_graph(memory.get());
     graph_add(graph, op);
-    const std::int64_t start = ggml_time_us();
+    const Stopwatch watch;
     ggml_backend_graph_compute(backend, graph);
-    return static_cast<double>(ggml_time_us() - start);
+    return watch.elapsed_ms() * 1000;
   }
   static void graph_add(ggml_cgraph* graph, ggml_tensor* op) {
     ggml_graph_add_node(graph, op);

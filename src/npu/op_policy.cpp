@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ggml-impl.h"
 #include "ggml.h"
 
 namespace kazeia::npu {
@@ -28,10 +29,6 @@ bool touches_recurrent_state(const ggml_tensor* op) {
   return false;
 }
 
-bool is_view(ggml_op op) {
-  return op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
-}
-
 // The activation and the L2 norms between the convolution and the delta rule: sent to another processor than their
 // neighbours, each would cost two crossings. L2 norms appear as L2_NORM or as RMS_NORM and SCALE.
 bool follows_convolution(const ggml_tensor* op) {
@@ -50,7 +47,7 @@ bool follows_convolution(const ggml_tensor* op) {
         tensor = tensor->src[0];
         break;
       default:
-        if (!is_view(tensor->op)) return false;
+        if (tensor->op == GGML_OP_NONE || !ggml_op_is_empty(tensor->op)) return false;  // a view goes on
         tensor = tensor->src[0];
     }
   }

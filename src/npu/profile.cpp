@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/files.h"
 
 namespace kazeia::npu {
@@ -28,14 +29,15 @@ constexpr std::uint64_t kMaxFileBytes = 1024 * 1024;
 constexpr std::int64_t kMaxPrefillMinTokens = 65536;
 constexpr std::uint64_t kMaxLeftAlone = 31;
 
-// Other processes hold it for a few milliseconds. One that hangs with it must not keep this one waiting: the file is
-// replaced in one piece either way, without the lock only a count can be lost.
+// Of other processes. The file is replaced in one piece with or without it.
 class FileLock {
  public:
-  explicit FileLock(const std::string& path) {
+  FileLock(const std::string& path, std::chrono::milliseconds patience) {
     using namespace std::chrono_literals;
     fd_ = ::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    for (int attempt = 0; fd_ >= 0 && attempt < 200 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0; ++attempt)
+    const Stopwatch watch;
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0 &&
+           watch.elapsed_ms() < static_cast<double>(patience.count()))
       std::this_thread::sleep_for(10ms);
   }
   ~FileLock() {
@@ -51,7 +53,7 @@ class FileLock {
 Json to_json(const Profile& profile) {
   Json json;
   json["format"] = kFormat;
-  json["device"] = {{"arch", profile.device.arch}, {"driver", profile.device.driver}};
+  json["device"] = {{"arch", profile.device.arch}};
   json["prefill_min_tokens"] = profile.prefill_min_tokens;
   Json& placement = json["placement"] = Json::object();
   for (std::size_t i = 0; i < kOpClasses; ++i) {
@@ -145,7 +147,6 @@ Profile from_json(const Json& json, std::string& problem) {
   if (const Json* device = root.find("device")) {
     Reader reader(*device, "device", problem);
     reader.text("arch", profile.device.arch);
-    reader.text("driver", profile.device.driver);
   }
   if (const Json* tokens = root.find("prefill_min_tokens")) {
     const std::int64_t value = tokens->is_number_integer() ? tokens->get<std::int64_t>() : 0;
@@ -262,10 +263,11 @@ Status write_profile(const std::string& path, const Profile& profile) {
   return file.commit();
 }
 
-LoadedProfile update_profile(const std::string& path, const std::function<void(Profile&)>& change) {
+LoadedProfile update_profile(const std::string& path, const std::function<void(Profile&)>& change,
+                             std::chrono::milliseconds patience) {
   if (!path.empty()) make_folder(path);
   std::optional<FileLock> lock;
-  if (!path.empty()) lock.emplace(path);
+  if (!path.empty()) lock.emplace(path, patience);
   ReadFile file = read_file(path);
   change(file.loaded.profile);
   if (path.empty() || file.state == FileState::kNewer) return std::move(file.loaded);
@@ -314,15 +316,12 @@ void record_self_check(Profile& profile, SelfCheckVerdict verdict) {
 }
 
 void record_device(Profile& profile, const DeviceIdentity& device) {
-  const auto differs = [](const std::string& now, const std::string& before) {
-    return !now.empty() && !before.empty() && now != before;
-  };
-  if (differs(device.arch, profile.device.arch) || differs(device.driver, profile.device.driver)) {
+  if (device.arch.empty()) return;
+  if (!profile.device.arch.empty() && device != profile.device) {
     profile.self_check.reset();
     profile.failures = {};
   }
-  if (!device.arch.empty()) profile.device.arch = device.arch;
-  if (!device.driver.empty()) profile.device.driver = device.driver;
+  profile.device = device;
 }
 
 std::string utc_now() {

@@ -5,6 +5,7 @@
 // damaged file is kept beside the new one ("<path>.damaged"); a file of a newer engine is left alone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,8 +18,7 @@
 namespace kazeia::npu {
 
 struct DeviceIdentity {
-  std::string arch;    // "v79"; "" = unknown
-  std::string driver;  // version of the driver or the DSP library, as it names itself; "" = unknown
+  std::string arch;  // "v79"; "" = unknown
 
   bool operator==(const DeviceIdentity&) const = default;
 };
@@ -61,8 +61,10 @@ std::string profile_path(const std::string& option);
 
 LoadedProfile read_profile(const std::string& path);
 // Reads the file, applies `change`, and replaces the file, with other processes kept out in between. Returns what was
-// written, or what would have been: a file that cannot be written is a note, not an error.
-LoadedProfile update_profile(const std::string& path, const std::function<void(Profile&)>& change);
+// written, or what would have been: a file that cannot be written is a note, not an error. Others hold the lock for a
+// few milliseconds; one that still has it after `patience` hangs, and is not waited for: a count may then be lost.
+LoadedProfile update_profile(const std::string& path, const std::function<void(Profile&)>& change,
+                             std::chrono::milliseconds patience = std::chrono::seconds(2));
 // kWrite; an existing file is then untouched. Makes the folder if it is missing.
 Status write_profile(const std::string& path, const Profile& profile);
 
@@ -82,7 +84,7 @@ void record_skip(Profile& profile);
 void record_success(Profile& profile);
 
 void record_self_check(Profile& profile, SelfCheckVerdict verdict);
-// Another device or driver than the one remembered has no failures and no verdict yet. Unknown parts are no change.
+// Another device than the one remembered has no failures and no verdict yet. An unknown one is no change.
 void record_device(Profile& profile, const DeviceIdentity& device);
 
 std::string utc_now();  // "2026-11-30T20:15:00Z"

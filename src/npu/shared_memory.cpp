@@ -33,9 +33,7 @@ ggml_backend_buffer_i upstream_buffer{};  // the Hexagon backend's own functions
 // Upstream's init_tensor allocates a record per tensor and frees it with the buffer, so a compute buffer would grow
 // with every graph that is rebuilt (about 100 KB each). A rebuilt graph reuses the addresses of its predecessor's
 // tensors, which are gone by then, and therefore may reuse their records.
-struct Records {
-  std::unordered_map<const ggml_tensor*, void*> of_tensor;
-};
+using Records = std::unordered_map<const ggml_tensor*, void*>;
 std::mutex records_mutex;
 std::unordered_map<ggml_backend_buffer_t, Records> state_records;
 
@@ -72,24 +70,23 @@ struct WeightHooks {
     upstream_buffer.set_tensor(buffer, &piece, rows, 0, ggml_nbytes(&piece));
   }
 
-  static bool matches_file(const tiles::Shape& shape, const std::uint8_t* tiles, const std::uint8_t* blocks,
-                           std::int64_t first, std::int64_t last) {
-    if (tiles::layout(shape.type).exact) {
-      std::vector<std::uint8_t> rows(shape.block_row_bytes() * static_cast<std::size_t>(last - first));
-      tiles::unpack(shape, tiles, rows.data(), first, last);
-      const std::uint8_t* expected = blocks + static_cast<std::size_t>(first) * shape.block_row_bytes();
-      return std::memcmp(rows.data(), expected, rows.size()) == 0;
+  // `piece` is one row of tiles. Types whose scales are rounded are compared by their quants.
+  static bool matches_file(const tiles::Shape& piece, const std::uint8_t* row_tile,
+                           const std::vector<std::uint8_t>& blocks) {
+    if (tiles::layout(piece.type).exact) {
+      std::vector<std::uint8_t> rows(blocks.size());
+      tiles::unpack(piece, row_tile, rows.data(), 0, piece.rows);
+      return rows == blocks;
     }
-    const auto tile_bytes = static_cast<std::size_t>(tiles::layout(shape.type).tile_bytes);
-    for (std::int64_t row = first; row < last; ++row) {
-      const std::uint8_t* row_tile = tiles + static_cast<std::size_t>(row / tiles::kTileRows) * shape.row_tile_bytes();
-      for (std::int64_t column = 0; column < shape.column_tiles(); ++column) {
+    const auto tile_bytes = static_cast<std::size_t>(tiles::layout(piece.type).tile_bytes);
+    for (std::int64_t row = 0; row < piece.rows; ++row) {
+      const std::uint8_t* row_blocks = blocks.data() + static_cast<std::size_t>(row) * piece.block_row_bytes();
+      for (std::int64_t column = 0; column < piece.column_tiles(); ++column) {
         std::uint8_t ours[32];
         std::uint8_t theirs[32];
-        tiles::tile_row_quants(shape.type, row_tile + static_cast<std::size_t>(column) * tile_bytes,
-                               static_cast<int>(row % tiles::kTileRows), ours);
-        tiles::block_row_quants(shape.type, blocks + static_cast<std::size_t>(row) * shape.block_row_bytes(), column,
-                                theirs);
+        tiles::tile_row_quants(piece.type, row_tile + static_cast<std::size_t>(column) * tile_bytes,
+                               static_cast<int>(row), ours);
+        tiles::block_row_quants(piece.type, row_blocks, column, theirs);
         if (std::memcmp(ours, theirs, sizeof ours) != 0) return false;
       }
     }
@@ -112,8 +109,11 @@ struct WeightHooks {
     const std::int64_t first = row_tile * tiles::kTileRows;
     const std::int64_t last = std::min(shape.rows, first + tiles::kTileRows);
     // Kept aside, because packing drops the file's pages behind itself.
-    const std::vector<std::uint8_t> from_file(blocks + static_cast<std::size_t>(first) * shape.block_row_bytes(),
-                                              blocks + static_cast<std::size_t>(last) * shape.block_row_bytes());
+    std::vector<std::uint8_t> from_file;
+    if (weight_load != nullptr) {
+      from_file.assign(blocks + static_cast<std::size_t>(first) * shape.block_row_bytes(),
+                       blocks + static_cast<std::size_t>(last) * shape.block_row_bytes());
+    }
     const Packer packer = weight_load != nullptr ? weight_load->packer_ : tiles::place_tensor;
     packer(tensor, data);
 
@@ -125,8 +125,7 @@ struct WeightHooks {
     TileCheck& check = weight_load->check_;
     ++check.matrices;
     check.tiles += static_cast<std::uint64_t>(shape.column_tiles());
-    if (std::memcmp(ours, by_upstream.data(), by_upstream.size()) != 0 ||
-        !matches_file(piece, ours, from_file.data(), 0, piece.rows)) {
+    if (std::memcmp(ours, by_upstream.data(), by_upstream.size()) != 0 || !matches_file(piece, ours, from_file)) {
       check.mismatched.emplace_back(tensor->name);
     }
   }
@@ -147,7 +146,7 @@ namespace {
 
 ggml_status init_state_tensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor) {
   const std::lock_guard lock(records_mutex);
-  auto& of_tensor = state_records[buffer].of_tensor;
+  Records& of_tensor = state_records[buffer];
   const auto found = of_tensor.find(tensor);
   if (found != of_tensor.end()) {
     tensor->extra = found->second;
@@ -171,7 +170,7 @@ void free_state_buffer(ggml_backend_buffer_t buffer) {
     const std::lock_guard lock(records_mutex);
     const auto found = state_records.find(buffer);
     if (found != state_records.end()) {
-      records -= found->second.of_tensor.size();
+      records -= found->second.size();
       state_records.erase(found);
     }
   }

@@ -23,8 +23,9 @@ void create_shared_types(ggml_backend_dev_t upstream, ggml_backend_dev_t gate);
 ggml_backend_buffer_type_t weights_type();
 ggml_backend_buffer_type_t state_type();
 
-// What the check of one model's tiles found. Of every matrix one row of tiles (chosen by its name, the last, padded one
-// more often than its share) is repacked by upstream's own host code and compared with ours byte for byte, and unpacked by our table and compared with the file.
+// What the check of one model's tiles found. Of every matrix one row of tiles (chosen by its name; the last one, which
+// may be padded, more often than its share) is repacked by upstream's own host code and compared with ours byte for
+// byte, and unpacked by our table and compared with the file.
 struct TileCheck {
   std::uint64_t matrices = 0;
   std::uint64_t tiles = 0;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
@@ -76,15 +77,6 @@ Shape shape_of(const ggml_tensor* tensor) {
   return Shape{*weight_type_of(static_cast<std::uint32_t>(tensor->type)), tensor->ne[1], tensor->ne[0]};
 }
 
-// Drops the whole pages inside [data, data + size) from this process. They belong to a file mapping, so they are
-// read again from the page cache if anybody should ask.
-void drop_source_pages(const void* data, std::size_t size) {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(data) + size) / page * page;
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
 // From a file mapping: piece by piece, so that at no time more than a piece of the file is resident beside its tiles.
 void pack_from_mapping(const Shape& shape, const std::uint8_t* blocks, std::uint8_t* tiles, int threads) {
   constexpr std::size_t kPiece = std::size_t{32} << 20;
@@ -96,7 +88,7 @@ void pack_from_mapping(const Shape& shape, const std::uint8_t* blocks, std::uint
     piece.rows = std::min(step * 32, shape.rows - first_row);
     const std::uint8_t* source = blocks + static_cast<std::size_t>(first_row) * shape.block_row_bytes();
     pack(piece, source, tiles + static_cast<std::size_t>(first) * shape.row_tile_bytes(), threads);
-    drop_source_pages(source, piece.block_bytes());
+    drop_pages({reinterpret_cast<const std::byte*>(source), piece.block_bytes()});
   }
 }
 
@@ -108,7 +100,7 @@ void place_in(Memory* memory, const ggml_tensor* tensor, const void* data) {
                         static_cast<std::uint64_t>(static_cast<std::byte*>(tensor->data) - memory->base)};
     if (memory->image->holds(cached)) {
       loading->note_cached(shape.bytes());
-      drop_source_pages(data, shape.block_bytes());  // upstream's mapping brought them in
+      drop_pages({static_cast<const std::byte*>(data), shape.block_bytes()});  // upstream's mapping brought them in
       return;
     }
     memory->image->note(std::move(cached));

@@ -31,8 +31,12 @@ void quantise_block(const float* x, __mmask16 low_mask, __mmask16 high_mask, Col
   *scale = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph(_mm_set_ss(largest / 127.0f), _MM_FROUND_TO_NEAREST_INT)));
   const __m512 inverse = _mm512_set1_ps(*scale != 0 ? 127.0f / largest : 0.0f);
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  const __m512i q_low = _mm512_cvtps_epi32(_mm512_roundscale_ps(_mm512_mul_ps(low, inverse), kNearest));
-  const __m512i q_high = _mm512_cvtps_epi32(_mm512_roundscale_ps(_mm512_mul_ps(high, inverse), kNearest));
+  // What is not a number becomes the smallest int32; the sums are those of the bytes that are kept.
+  const __m512i smallest = _mm512_set1_epi32(-128);
+  const __m512i q_low =
+      _mm512_max_epi32(_mm512_cvtps_epi32(_mm512_roundscale_ps(_mm512_mul_ps(low, inverse), kNearest)), smallest);
+  const __m512i q_high =
+      _mm512_max_epi32(_mm512_cvtps_epi32(_mm512_roundscale_ps(_mm512_mul_ps(high, inverse), kNearest)), smallest);
   sums[0] = _mm512_reduce_add_epi32(q_low);
   sums[1] = _mm512_reduce_add_epi32(q_high);
   __m128i a = _mm512_cvtepi32_epi8(q_low);

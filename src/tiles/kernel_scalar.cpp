@@ -33,7 +33,7 @@ void quantise(const float* x, std::int64_t columns, ColumnOrder order, const Act
     const float inverse = scales[block] != 0 ? 127.0f / largest : 0.0f;
     sums[2 * block] = sums[2 * block + 1] = 0;
     for (int k = 0; k < 32; ++k) {
-      const auto quant = static_cast<std::int8_t>(std::nearbyint(values[k] * inverse));
+      const auto quant = static_cast<std::int8_t>(std::fmax(-128.0f, std::nearbyint(values[k] * inverse)));  // NaN, too
       quants[block * 32 + position_of(order, k)] = quant;
       sums[2 * block + k / 16] += quant;
     }

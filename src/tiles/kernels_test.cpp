@@ -387,6 +387,25 @@ TEST_P(Quantise, GivesTheBitsOfTheScalarCodeForZerosTiesAndExtremes) {
   ASSERT_NO_FATAL_FAILURE(compare(mixed));
 }
 
+// A broken device hands on NaN and infinity. What they become is the processor's choice, but the offsets of unsigned
+// weights are taken off by these sums: any other number there would overflow.
+TEST_P(Quantise, SumsTheQuantsThatItKeepsWhateverTheValuesAre) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+    for (const int step : {1, 2, 7, 64}) {
+      std::vector<float> values(64, 0.25f);
+      for (std::size_t k = 3; k < values.size(); k += static_cast<std::size_t>(step)) values[k] = bad;
+      Tokens tokens(1, 64);
+      GetParam()->quantise(values.data(), 64, ColumnOrder::kNatural, tokens.view, 0);
+      for (int half = 0; half < 4; ++half) {
+        int sum = 0;
+        for (int k = 0; k < 16; ++k) sum += tokens.view.quants_of(0)[half * 16 + k];
+        EXPECT_EQ(tokens.view.sums_of(0)[half], sum) << bad << " in every " << step;
+      }
+    }
+  }
+}
+
 // The scalar code itself, against the definition.
 TEST(QuantiseScalar, RoundsToNearestWithAScaleOfHalfPrecision) {
   Random random(samples::seed());

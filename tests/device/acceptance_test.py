@@ -189,13 +189,33 @@ class Acceptance(stand_in.DeviceTest):
         self.assertIn("| 128 | cpu | 1 of 1 |", (report / "summary.md").read_text())
 
     def test_wrong_words_are_refused_before_anything_is_copied(self):
-        for words, sentence in ((["--prompts", "999", self.model()], "no prompt of 999 tokens"),
-                                (["--soak", "soon", self.model()], "not a time: 'soon'"),
-                                (["--colour", self.model()], "unknown option '--colour'"),
-                                (["--repeat", "x", self.model()], "needs a whole number"),
+        model = self.model()
+        for words, sentence in ((["--prompts", "999", model], "no prompt of 999 tokens"),
+                                (["--soak", "soon", model], "not a time: 'soon'"),
+                                (["--repeat", "x", model], "--repeat needs a whole number, not 'x'"),
+                                (["--part-mib", "x", model], "--part-mib needs a whole number, not 'x'"),
+                                (["--colour", model], "unknown option '--colour'"),
+                                ([model, "--colour"], "unknown option '--colour'"),
+                                (["--soak=3s", model], "unknown option '--soak=3s'"),
                                 ([self.folder / "none.gguf"], "no file"), ([], "which models")):
-            self.assertEqual(self.accept(*words), 2, words)
-            self.assertIn(sentence, self.said)
+            with self.subTest(words):
+                self.assertEqual(self.accept(*SHORT, *words), 2)
+                self.assertIn(sentence, self.said)
+                self.assertFalse([line for line in self.adb_log() if line.startswith("push")])
+
+    def test_an_option_without_its_value_takes_neither_a_model_nor_the_next_option_for_it(self):
+        model = self.model()
+        for words, sentence in (([model, "--soak"], "--soak needs a value"),
+                                (["--routes", model, model], f"--routes needs a value, not the file '{model}'"),
+                                (["--soak-route", "/sdcard/model", model], "--soak-route needs a value, not the file '/sdcard/model'"),
+                                (["--routes", "--retry-failed", model], "--routes needs a value, not '--retry-failed'"),
+                                ([model, "--serial"], "--serial needs a value"),
+                                (["--serial", model, model], f"--serial needs a value, not '{model}'"),
+                                (["--wait", "--new", model], "--wait needs a value, not '--new'")):
+            with self.subTest(words):
+                self.assertEqual(self.accept(*SHORT, *words), 2)
+                self.assertIn(sentence, self.said)
+                self.assertEqual(self.adb_log(), [])
 
 
 class Summary(stand_in.DeviceTest):

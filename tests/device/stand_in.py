@@ -104,7 +104,8 @@ class DeviceTest(unittest.TestCase):
         return (self.out / "summary.md").read_text()
 
     def adb_log(self):
-        return [line.split(" ", 1)[1] for line in (self.folder / "adb/log").read_text().splitlines()]
+        log = self.folder / "adb/log"
+        return [line.split(" ", 1)[1] for line in log.read_text().splitlines()] if log.exists() else []
 
     def forget_adb_log(self):
         for name in ("log", "count"):

@@ -37,12 +37,6 @@ class Corrupter {
   std::mt19937 generator_{std::random_device{}()};
 };
 
-std::int64_t index_at(const Tensor& rows, std::int64_t i0, std::int64_t i1, std::int64_t i2) {
-  const std::uint8_t* at = rows.row(i1, i2, 0) + static_cast<std::size_t>(i0) * rows.nb[0];
-  return rows.type == GGML_TYPE_I64 ? *reinterpret_cast<const std::int64_t*>(at)
-                                    : *reinterpret_cast<const std::int32_t*>(at);
-}
-
 }  // namespace
 
 void corrupt_outputs(const Op& op, Fault fault) {
@@ -55,7 +49,7 @@ void corrupt_outputs(const Op& op, Fault fault) {
       for (std::int64_t i2 = 0; i2 < dst->ne[2]; ++i2) {
         for (std::int64_t i1 = 0; i1 < rows; ++i1) {
           const std::int64_t row =
-              some_rows ? index_at(*op.src[1], i1, i2 % op.src[1]->ne[1], i3 % op.src[1]->ne[2]) : i1;
+              some_rows ? index_at(*op.src[1], i1, i2 % op.src[1]->ne[1], i3 % op.src[1]->ne[2], 0) : i1;
           corrupter.row(*dst, dst->row(row, i2, i3));
         }
       }

@@ -23,19 +23,13 @@ kazeia_emulated_dsp_counters Counters::snapshot() const {
   copy.faults = faults;
   copy.rpcmem_buffers = rpcmem_buffers;
   copy.rpcmem_bytes = rpcmem_bytes;
-  copy.rpcmem_bytes_peak = rpcmem_bytes_peak;
-  copy.rpcmem_allocations = rpcmem_allocations;
   copy.mapped_buffers = mapped_buffers;
   copy.mapped_bytes = mapped_bytes;
-  copy.mmap_calls = mmap_calls;
   copy.munmap_calls = munmap_calls;
   copy.dsp_release_calls = dsp_release_calls;
   copy.freed_while_mapped = freed_while_mapped;
   copy.stale_mappings = stale_mappings;
-  copy.sessions_opened = sessions_opened;
   copy.sessions_open = sessions_open;
-  copy.starts = starts;
-  copy.weight_bytes_read = weight_bytes_read;
   return copy;
 }
 

@@ -89,9 +89,7 @@ bool indices_within(const Tensor& indices, std::int64_t limit) {
     for (std::int64_t i2 = 0; i2 < indices.ne[2]; ++i2) {
       for (std::int64_t i1 = 0; i1 < indices.ne[1]; ++i1) {
         for (std::int64_t i0 = 0; i0 < indices.ne[0]; ++i0) {
-          const std::uint8_t* at = indices.row(i1, i2, i3) + static_cast<std::size_t>(i0) * indices.nb[0];
-          const std::int64_t index = indices.type == GGML_TYPE_I64 ? *reinterpret_cast<const std::int64_t*>(at)
-                                                                   : *reinterpret_cast<const std::int32_t*>(at);
+          const std::int64_t index = index_at(indices, i0, i1, i2, i3);
           if (index < 0 || index >= limit) return false;
         }
       }

@@ -122,7 +122,7 @@ int delay_ms() {
 }
 
 int executor_threads() {
-  const std::uint64_t threads = number(variable("KAZEIA_EMULATED_DSP_THREADS"), 1);
+  const std::uint64_t threads = number(variable("KAZEIA_DSP_THREADS"), 1);
   return threads >= 1 && threads <= 64 ? static_cast<int>(threads) : 1;
 }
 

@@ -40,13 +40,13 @@ Fault next_batch_fault();
 std::size_t memory_limit();
 // KAZEIA_DSP_DELAY_MS, default 1000.
 int delay_ms();
-// KAZEIA_EMULATED_DSP_THREADS, default 1.
+// KAZEIA_DSP_THREADS, default 1.
 int executor_threads();
 
 // A session that was lost stays lost until another one is opened.
 void lose_session(Fault how);
 void restore_session();
-// The error every call gets: AEE_ECONNRESET or 0x2e if the session is lost or is to be lost now, else 0.
+// The error that calls get: AEE_ECONNRESET or 0x2e if the session is lost or is to be lost now, else 0.
 int lost_error();
 // The same for reading answers, which belong to batches already written: only if it was lost before.
 int known_loss();

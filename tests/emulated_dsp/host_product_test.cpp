@@ -1,11 +1,9 @@
 // Matrix products and fused ops through upstream's real host code, and its repack against two other readers.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "emulated_dsp/host_fixture.h"
 #include "emulated_dsp/records.h"
-#include "emulated_dsp/tile_reader.h"
+#include "emulated_dsp/tile_comparison.h"
 #include "tiles/pack.h"
 #include "tiles/sample_blocks.h"
 
@@ -19,10 +17,6 @@ constexpr auto kF32 = GGML_TYPE_F32;
 constexpr auto kF16 = GGML_TYPE_F16;
 // Weights and activations rounded to f16.
 constexpr double kHalf = 2e-3;
-
-ggml_type type_of(WeightType type) {
-  return static_cast<ggml_type>(type);
-}
 
 // The error, after checking that the DSP executed `op` that many times more than before.
 double error_of(const Build& build, htp_op_code op, std::uint64_t times = 1) {
@@ -57,25 +51,7 @@ TEST_P(HostTiles, UpstreamsRepackIsOurPackByteForByteAndOurReaderReadsIt) {
     tiles::pack(shape, blocks.data(), packed.data(), 0, shape.row_tiles());
     const auto* theirs = static_cast<const std::uint8_t*>(tensor->data);
     ASSERT_EQ(std::vector<std::uint8_t>(theirs, theirs + packed.size()), packed);
-
-    std::vector<float> wanted(static_cast<std::size_t>(rows * shape.columns));
-    ggml_get_type_traits(type())->to_float(blocks.data(), wanted.data(), rows * shape.columns);
-    std::vector<float> tile(kTileElements);
-    for (std::int64_t i = 0; i < rows * shape.columns; ++i) {
-      const std::int64_t row = i / shape.columns;
-      const std::int64_t column = i % shape.columns;
-      const auto number = static_cast<std::size_t>(row / 32 * shape.column_tiles() + column / 32);
-      if (column % 32 == 0) read_tile(type(), theirs + number * tile_format(type())->tile_bytes, tile.data());
-      const float got = tile[static_cast<std::size_t>(column % 32 * 32 + row % 32)];
-      const float value = wanted[static_cast<std::size_t>(i)];
-      // K-quants: scales are good to 2^-11, and a weight is the sum of two such products.
-      const auto parts = tiles::samples::tile_weight(GetParam(), theirs + number * tile_format(type())->tile_bytes,
-                                                     static_cast<int>(row % 32), static_cast<int>(column % 32));
-      const double allowed = tiles::layout(GetParam()).exact
-                                 ? 0
-                                 : (std::fabs(parts.quant * parts.scale) + std::fabs(parts.minimum)) * 0x1p-11 + 1e-7;
-      ASSERT_NEAR(got, value, allowed) << "row " << row << " column " << column;
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_tiles_mean_blocks(shape, theirs, blocks));
 
     if (!tiles::layout(GetParam()).exact) continue;
     std::vector<std::uint8_t> back(blocks.size());

@@ -30,7 +30,6 @@ void* Memory::allocate(std::size_t size, std::size_t limit) {
   alive_ += size;
   Counters& count = counters();
   ++count.rpcmem_buffers;
-  ++count.rpcmem_allocations;
   count.rpcmem_bytes = alive_;
   if (alive_ > count.rpcmem_bytes_peak) count.rpcmem_bytes_peak = alive_;
   return base;
@@ -72,7 +71,6 @@ int Memory::map(int domain, int fd, const void* address, int offset, std::size_t
   if (address != nullptr && address != entry->second.base) return AEE_EBADPARM;
   if (!entry->second.domains.insert(domain).second) return AEE_EBADPARM;
   Counters& count = counters();
-  ++count.mmap_calls;
   ++count.mapped_buffers;
   count.mapped_bytes += entry->second.size;
   return AEE_SUCCESS;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "emulated_dsp/dsp_library.h"
+#include "tiles/sample_blocks.h"
 
 namespace kazeia::emulated_dsp {
 namespace {
@@ -260,7 +261,8 @@ TEST(Protocol, RefusesWhatItDoesNotEmulate) {
   Session session;
   const SharedBuffer memory(4096);
   Records records = addition(memory);
-  for (const htp_op_code code : {HTP_OP_MUL_MAT_ID, HTP_OP_IM2COL, HTP_OP_ALLREDUCE, HTP_OP_MDEV_GROUP}) {
+  for (const htp_op_code code : {HTP_OP_MUL_MAT_ID, HTP_OP_MUL_MAT_ID_NX, HTP_OP_IM2COL, HTP_OP_ALLREDUCE,
+                                 HTP_OP_ALLREDUCE_ADD, HTP_OP_MDEV_GROUP}) {
     records.ops[0].opcode = code;
     EXPECT_EQ(session.status_of(records), std::uint32_t{HTP_STATUS_NO_SUPPORT}) << code;
   }
@@ -370,16 +372,13 @@ TEST(Protocol, CopiesAndSignalsInOneOp) {
 TEST(Protocol, SurvivesRandomRecords) {
   Session session;
   const SharedBuffer memory(1 << 20);
-  // KAZEIA_TEST_SEED and KAZEIA_TEST_SCALE as for the tile tests.
-  const char* seed = std::getenv("KAZEIA_TEST_SEED");
-  const char* scale = std::getenv("KAZEIA_TEST_SCALE");
-  std::mt19937 random(seed != nullptr ? static_cast<std::uint32_t>(std::atoll(seed)) : 7U);
-  const int rounds = scale != nullptr && std::atof(scale) > 1 ? static_cast<int>(20000 * std::atof(scale)) : 20000;
+  tiles::samples::Random random(tiles::samples::seed());
+  const int rounds = tiles::samples::rounds(20000);
   const auto below = [&](std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); };
   constexpr std::uint32_t kTypes[] = {HTP_TYPE_F32,  HTP_TYPE_F16,  HTP_TYPE_I32,    HTP_TYPE_I64,  HTP_TYPE_Q8_0,
                                       HTP_TYPE_Q4_0, HTP_TYPE_Q6_K, HTP_TYPE_IQ4_NL, HTP_TYPE_MXFP4};
   constexpr std::uint32_t kSizes[] = {1, 1, 2, 3, 4, 8, 32, 64, 256};
-  std::uint64_t ok = 0;
+  int ok = 0;
   for (int round = 0; round < rounds; ++round) {
     Records records;
     const auto buffer = records.buffer(memory);
@@ -407,8 +406,8 @@ TEST(Protocol, SurvivesRandomRecords) {
     ASSERT_NE(status, 0U) << "no answer in round " << round << ", op " << op.opcode;
     ok += status == HTP_STATUS_OK ? 1 : 0;
   }
-  std::printf("%llu of %d random batches were valid\n", static_cast<unsigned long long>(ok), rounds);
-  EXPECT_GT(ok, 500U) << "the records are too wild to test anything";
+  std::printf("%d of %d random batches were valid\n", ok, rounds);
+  EXPECT_GT(ok, rounds / 40) << "the records are too wild to test anything";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -36,6 +37,15 @@ Registry& registry() {
 
 std::uint64_t number_of(dspqueue_t queue) {
   return reinterpret_cast<std::uintptr_t>(queue);
+}
+
+// What the session runs on, null until it is started; nullopt: there is no such session.
+std::optional<std::shared_ptr<Queue>> queue_of(remote_handle64 handle) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto session = all.sessions.find(handle);
+  if (session == all.sessions.end()) return std::nullopt;
+  return session->second;
 }
 
 // The methods by number, with the bytes of their one buffer: in (or out, for hwinfo).
@@ -92,7 +102,6 @@ int start(remote_handle64 handle, const remote_arg& argument) {
   const int error = queue->second->start(read_at<std::uint64_t>(argument, 24));
   if (error != AEE_SUCCESS) return error;
   started = queue->second;
-  ++counters().starts;
   return AEE_SUCCESS;
 }
 
@@ -132,22 +141,19 @@ int open_session(const char* uri, remote_handle64* handle) {
   const std::lock_guard lock(all.mutex);
   *handle = all.next++;
   all.sessions[*handle] = nullptr;
-  ++counters().sessions_opened;
   ++counters().sessions_open;
   return AEE_SUCCESS;
 }
 
 int close_session(remote_handle64 handle) {
-  std::shared_ptr<Queue> queue;
+  const auto queue = queue_of(handle);
+  if (!queue) return AEE_EBADPARM;
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    const auto session = all.sessions.find(handle);
-    if (session == all.sessions.end()) return AEE_EBADPARM;
-    queue = session->second;
-    all.sessions.erase(session);
+    if (all.sessions.erase(handle) == 0) return AEE_EBADPARM;  // another thread closed it meanwhile
   }
-  if (queue != nullptr) queue->stop();
+  if (*queue != nullptr) (*queue)->stop();
   --counters().sessions_open;
   return AEE_SUCCESS;
 }
@@ -163,14 +169,9 @@ int invoke(remote_handle64 handle, std::uint32_t scalars, remote_arg* arguments)
       (arguments == nullptr || arguments[0].buf.pv == nullptr || arguments[0].buf.nLen != expected->bytes)) {
     return AEE_EBADPARM;
   }
-  std::shared_ptr<Queue> queue;
-  {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    const auto session = all.sessions.find(handle);
-    if (session == all.sessions.end()) return AEE_EBADPARM;
-    queue = session->second;
-  }
+  const auto session = queue_of(handle);
+  if (!session) return AEE_EBADPARM;
+  Queue* const queue = session->get();
   switch (method) {
     case kStart:
       return start(handle, arguments[0]);

@@ -21,21 +21,15 @@ typedef struct kazeia_emulated_dsp_counters {
 
   uint64_t rpcmem_buffers;  // alive now
   uint64_t rpcmem_bytes;
-  uint64_t rpcmem_bytes_peak;
-  uint64_t rpcmem_allocations;  // ever
 
   uint64_t mapped_buffers;  // fastrpc_mmap without its fastrpc_munmap yet
   uint64_t mapped_bytes;
-  uint64_t mmap_calls;  // successful ones
-  uint64_t munmap_calls;
+  uint64_t munmap_calls;        // successful ones
   uint64_t dsp_release_calls;   // the host told the DSP to let go of a buffer
   uint64_t freed_while_mapped;  // rpcmem_free of a buffer that was still mapped: a host that forgot to unmap
   uint64_t stale_mappings;      // a batch named a buffer whose memory behind the same fd had been replaced
 
-  uint64_t sessions_opened;
   uint64_t sessions_open;  // now
-  uint64_t starts;
-  uint64_t weight_bytes_read;  // tile bytes that matrix products went through
 } kazeia_emulated_dsp_counters;
 
 typedef void (*kazeia_emulated_dsp_stats_function)(kazeia_emulated_dsp_counters* counters);

@@ -75,6 +75,12 @@ bool contiguous(const Tensor& tensor) {
   return true;
 }
 
+std::int64_t index_at(const Tensor& indices, std::int64_t i0, std::int64_t i1, std::int64_t i2, std::int64_t i3) {
+  const std::uint8_t* at = indices.row(i1, i2, i3) + static_cast<std::size_t>(i0) * indices.nb[0];
+  return indices.type == GGML_TYPE_I64 ? *reinterpret_cast<const std::int64_t*>(at)
+                                       : *reinterpret_cast<const std::int32_t*>(at);
+}
+
 std::size_t extent(const Tensor& tensor) {
   const auto blocks = static_cast<std::size_t>(tensor.ne[0] / block_size(tensor.type));
   std::size_t last = (blocks - 1) * tensor.nb[0] + type_size(tensor.type);

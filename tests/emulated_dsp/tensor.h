@@ -30,6 +30,8 @@ bool repeats_to(const Tensor& a, const Tensor& b);
 // Elements of a row follow each other.
 bool rows_contiguous(const Tensor& tensor);
 bool contiguous(const Tensor& tensor);
+// An element of an I32 or I64 tensor.
+std::int64_t index_at(const Tensor& indices, std::int64_t i0, std::int64_t i1, std::int64_t i2, std::int64_t i3);
 // First to one past the last byte that the strides reach; not for tiles.
 std::size_t extent(const Tensor& tensor);
 // A contiguous tensor of this type and shape at `data`.

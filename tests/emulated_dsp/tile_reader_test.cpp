@@ -1,5 +1,5 @@
 // Our own tile reader against ggml's blocks, through two independent packers' bytes: src/tiles here, upstream's repack
-// in host_repack_test.
+// in host_product_test.
 #include "emulated_dsp/tile_reader.h"
 
 #include <ggml.h>
@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "emulated_dsp/tensor.h"
+#include "emulated_dsp/tile_comparison.h"
 #include "emulated_dsp/tiled_product.h"
 #include "tiles/pack.h"
 #include "tiles/sample_blocks.h"
@@ -18,28 +19,10 @@ using tiles::Shape;
 using tiles::WeightType;
 using tiles::samples::Random;
 
-ggml_type type_of(WeightType type) {
-  return static_cast<ggml_type>(type);
-}
-
-std::vector<float> dequantised(const Shape& shape, const std::vector<std::uint8_t>& blocks) {
-  std::vector<float> values(static_cast<std::size_t>(shape.rows * shape.columns));
-  ggml_get_type_traits(type_of(shape.type))->to_float(blocks.data(), values.data(), shape.rows * shape.columns);
-  return values;
-}
-
 std::vector<std::uint8_t> packed(const Shape& shape, const std::vector<std::uint8_t>& blocks) {
   std::vector<std::uint8_t> bytes(shape.bytes());
   tiles::pack(shape, blocks.data(), bytes.data(), 0, shape.row_tiles());
   return bytes;
-}
-
-// K-quants keep the product of two scales in f16: 2^-11 relative for the product and, for Q4_K, for its minimum.
-double tolerance(WeightType type, const float* row_block) {
-  if (type != WeightType::kQ4_K && type != WeightType::kQ6_K) return 0;
-  double largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max<double>(largest, std::fabs(row_block[i]));
-  return type == WeightType::kQ6_K ? largest * 0x1p-11 : 0;
 }
 
 class TileReader : public testing::TestWithParam<WeightType> {};
@@ -53,34 +36,7 @@ TEST_P(TileReader, ReadsWhatGgmlReadsFromTheBlocks) {
                       std::int64_t{unit} * tiles::samples::uniform(random, 1, 1024 / unit)};
     SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns);
     const auto blocks = tiles::samples::random_blocks(random, shape);
-    const auto expected = dequantised(shape, blocks);
-    const auto bytes = packed(shape, blocks);
-    const std::size_t tile_bytes = tile_format(type_of(type))->tile_bytes;
-    ASSERT_EQ(tile_bytes, static_cast<std::size_t>(tiles::layout(type).tile_bytes));
-    std::vector<float> tile(kTileElements);
-    for (std::int64_t row_tile = 0; row_tile < shape.row_tiles(); ++row_tile) {
-      for (std::int64_t column_tile = 0; column_tile < shape.column_tiles(); ++column_tile) {
-        const auto number = static_cast<std::size_t>(row_tile * shape.column_tiles() + column_tile);
-        read_tile(type_of(type), bytes.data() + number * tile_bytes, tile.data());
-        for (std::int64_t r = 0; r < kTileSide; ++r) {
-          const std::int64_t row = row_tile * kTileSide + r;
-          const float* wanted = expected.data() + row * shape.columns + column_tile * kTileSide;
-          for (std::int64_t k = 0; k < kTileSide; ++k) {
-            const float got = tile[static_cast<std::size_t>(k * kTileSide + r)];
-            if (row >= shape.rows) {
-              ASSERT_EQ(got, 0.0F) << "padding row " << row;
-            } else if (type == WeightType::kQ4_K) {
-              const auto parts = tiles::samples::tile_weight(type, bytes.data() + number * tile_bytes,
-                                                             static_cast<int>(r), static_cast<int>(k));
-              const double allowed = (std::fabs(parts.quant * parts.scale) + std::fabs(parts.minimum)) * 0x1p-11;
-              ASSERT_NEAR(got, wanted[k], allowed + 1e-7) << "row " << row << " column " << k;
-            } else {
-              ASSERT_NEAR(got, wanted[k], tolerance(type, wanted)) << "row " << row << " column " << k;
-            }
-          }
-        }
-      }
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_tiles_mean_blocks(shape, packed(shape, blocks).data(), blocks));
   }
 }
 

@@ -15,8 +15,6 @@ typedef void (*dspqueue_callback_t)(dspqueue_t queue, AEEResult error, void* con
 #define DSPQUEUE_TIMEOUT_NONE 0xffffffffu
 
 enum dspqueue_buffer_flags {
-  DSPQUEUE_BUFFER_FLAG_REF = 4,
-  DSPQUEUE_BUFFER_FLAG_DEREF = 8,
   DSPQUEUE_BUFFER_FLAG_FLUSH_SENDER = 16,
   DSPQUEUE_BUFFER_FLAG_INVALIDATE_SENDER = 32,
   DSPQUEUE_BUFFER_FLAG_FLUSH_RECIPIENT = 64,

@@ -113,10 +113,8 @@ struct remote_rpc_get_uri {
 };
 
 enum fastrpc_map_flags {
-  FASTRPC_MAP_STATIC = 0,
   FASTRPC_MAP_FD = 2,
   FASTRPC_MAP_FD_DELAYED = 3,
-  FASTRPC_MAP_FD_NOMAP = 16,
   FASTRPC_MAP_FD_DELAYED_EXTENDED = 0x7fff0001,  // not public
 };
 
