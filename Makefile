@@ -7,6 +7,8 @@ PROMPT ?= What is the capital of France?
 # With it the default question is long enough for the NPU; shorter pieces run on the CPU.
 NPU_SYSTEM ?= Answer in English.
 SECONDS ?= 60
+# Rounded up: libFuzzer takes 0 for no limit.
+HALF = $(shell echo $$(( ($(SECONDS) + 1) / 2 )))
 # Build against another llama.cpp checkout: make run LLAMA_CPP_DIR=<folder>
 LLAMA_CPP_DIR ?=
 PROGRAM := build/release/kazeia
@@ -73,12 +75,14 @@ tsan: ## the tiles and the engine on them under the thread sanitizer (compiles l
 	@KAZEIA_TEST_SCALE=0.05 ctest --test-dir build/tsan/src/tiles --output-on-failure -L unit
 	@ctest --test-dir build/tsan/src/engine --output-on-failure -R 'TwoThreads|BothPlacements|TileCacheOfAModel'
 
-fuzz: ## fuzz the GGUF reader: make fuzz SECONDS=60
+fuzz: ## fuzz the GGUF reader and the state file reader, half the time each: make fuzz SECONDS=60
 	@scripts/setup fuzz
-	@scripts/build fuzz gguf_reader_fuzz --
-	@mkdir -p build/fuzz/corpus
-	@build/fuzz/gguf_reader_fuzz -max_total_time=$(SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=1024 \
+	@scripts/build fuzz gguf_reader_fuzz state_file_fuzz --
+	@mkdir -p build/fuzz/corpus build/fuzz/state_corpus
+	@build/fuzz/gguf_reader_fuzz -max_total_time=$(HALF) -max_len=16384 -timeout=10 -rss_limit_mb=1024 \
 	  -dict=fuzz/gguf_reader.dict -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/gguf_reader_seeds
+	@build/fuzz/state_file_fuzz -max_total_time=$(HALF) -max_len=16384 -timeout=10 -rss_limit_mb=1024 \
+	  -artifact_prefix=build/fuzz/ build/fuzz/state_corpus build/fuzz/state_file_seeds
 
 versus: ## speed and memory against llama.cpp's default: make versus MODEL=file.gguf [FLAGS=--quick]
 	@scripts/setup

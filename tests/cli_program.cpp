@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -107,8 +109,8 @@ Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) 
     int target = out.write_end;
     if (!setup.stdout_file.empty()) target = ::open(setup.stdout_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(target, STDOUT_FILENO);
-    if (setup.file_size_limit != 0) {
-      const rlimit limit{setup.file_size_limit, setup.file_size_limit};
+    if (setup.file_size_limit) {
+      const rlimit limit{*setup.file_size_limit, *setup.file_size_limit};
       ::setrlimit(RLIMIT_FSIZE, &limit);
     }
     execute(arguments, setup.environment);
@@ -199,6 +201,83 @@ int Terminal::wait_for_exit() {
   }
   process_ = -1;
   return exit_code_of(status);
+}
+
+Piped::Piped(const std::vector<std::string>& arguments) : errors_(::memfd_create("stderr", MFD_CLOEXEC)) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Pipe in;
+  Pipe out;
+  process_ = ::fork();
+  if (process_ == 0) {
+    std::signal(SIGPIPE, SIG_DFL);
+    ::dup2(in.read_end, STDIN_FILENO);
+    ::dup2(out.write_end, STDOUT_FILENO);
+    ::dup2(errors_, STDERR_FILENO);
+    execute(arguments, {});
+  }
+  EXPECT_GT(process_, 0);
+  input_ = std::exchange(in.write_end, -1);
+  output_ = std::exchange(out.read_end, -1);
+}
+
+Piped::~Piped() {
+  if (process_ > 0) kill();
+  for (const int end : {input_, output_, errors_}) {
+    if (end >= 0) ::close(end);
+  }
+}
+
+void Piped::send(const std::string& line) {
+  const std::string bytes = line + "\n";
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(input_, bytes.data() + done, bytes.size() - done);
+    if (n <= 0) return;
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+void Piped::end_input() {
+  if (input_ >= 0) ::close(std::exchange(input_, -1));
+}
+
+std::optional<std::string> Piped::read_line() {
+  const auto deadline = Clock::now() + kWaitLimit;
+  for (;;) {
+    const std::size_t end = pending_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = pending_.substr(0, end);
+      pending_.erase(0, end + 1);
+      return line;
+    }
+    pollfd waiting{output_, POLLIN, 0};
+    const bool something = ::poll(&waiting, 1, 200) > 0;
+    if ((something && !drain(output_, pending_)) || Clock::now() > deadline) return std::nullopt;
+  }
+}
+
+int Piped::kill() {
+  ::kill(process_, SIGKILL);
+  int status = 0;
+  ::waitpid(std::exchange(process_, -1), &status, 0);
+  return exit_code_of(status);
+}
+
+int Piped::wait_for_exit() {
+  const auto deadline = Clock::now() + kWaitLimit;
+  int status = 0;
+  while (::waitpid(process_, &status, WNOHANG) == 0) {
+    if (Clock::now() > deadline) return kill();
+    ::usleep(1000);
+  }
+  process_ = -1;
+  return exit_code_of(status);
+}
+
+std::string Piped::errors() const {
+  std::string text(static_cast<std::size_t>(std::max<off_t>(0, ::lseek(errors_, 0, SEEK_END))), '\0');
+  const ssize_t n = ::pread(errors_, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
+  return text;
 }
 
 Scratch::Scratch() {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ std::string model_path(const std::string& name);  // of a shipped model
 struct Conditions {
   std::string input{};                              // all of stdin
   std::string stdout_file{};                        // written instead of captured, if not empty
-  std::uint64_t file_size_limit = 0;                // bytes; 0 = none
+  std::optional<std::uint64_t> file_size_limit{};   // bytes; 0 = nothing can be written to a file
   bool close_stdout_after_first_byte = false;       // as `head -c 1` does
   std::vector<std::string> environment{};           // "NAME=value"
   std::function<void(pid_t)> after_first_output{};  // called once stdout has brought something
@@ -60,6 +61,32 @@ class Terminal {
   pid_t process_ = -1;
   std::string screen_;
   std::size_t seen_ = 0;
+};
+
+// The program through pipes, line by line, while it runs.
+class Piped {
+ public:
+  explicit Piped(const std::vector<std::string>& arguments);
+  ~Piped();
+  Piped(const Piped&) = delete;
+  Piped& operator=(const Piped&) = delete;
+
+  void send(const std::string& line);  // one that nobody reads any more is lost
+  void end_input();
+  // The next line of stdout; nullopt if its end comes first, or nothing for 30 s. Lines that were complete when the
+  // program was killed are still there.
+  std::optional<std::string> read_line();
+  int kill();                  // both as Outcome::exit_code
+  int wait_for_exit();         // killed after 30 s
+  std::string errors() const;  // all of stderr so far
+  pid_t process() const { return process_; }
+
+ private:
+  pid_t process_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+  int errors_ = -1;
+  std::string pending_;
 };
 
 // A folder that is removed with everything in it.

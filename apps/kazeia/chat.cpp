@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +14,11 @@
 #include "base/machine.h"
 #include "base/units.h"
 #include "chat/turn.h"
+#include "chat_report.h"
 #include "options.h"
 #include "reply_printer.h"
+#include "session/directory.h"
+#include "session/session.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -38,47 +42,69 @@ struct ChatArguments {
   std::string system;
   std::int64_t max_tokens = -1;
   bool no_think = false;
+  bool json = false;
+  std::string session;  // empty: nothing is kept on disk
+  std::string sessions_directory;
+  PrefixCacheOptions cache;
+  bool no_read_ahead = false;
 };
+
+// "12 messages; the last one: What is the capital of ..."
+std::string recap(const Conversation& conversation) {
+  constexpr std::size_t kWidth = 60;
+  std::string last;
+  for (const Message& message : conversation.messages()) {
+    if (message.role == Role::kUser) last = message.content;
+  }
+  last = without_control_characters(last.substr(0, last.find('\n')));
+  if (last.size() > kWidth) last = valid_utf8(last.substr(0, kWidth)) + "...";
+  return fmt::format("{} messages{}{}", conversation.messages().size(),
+                     last.empty() ? "" : "; the last one from you: ", last);
+}
 
 class Chat {
  public:
-  Chat(const ChatArguments& arguments, LoadedModel loaded, CancelFlag& cancel)
-      : loaded_(std::move(loaded)),
+  Chat(const ChatArguments& arguments, LoadedModel& loaded, std::unique_ptr<Session> session, CancelFlag& cancel)
+      : arguments_(arguments),
+        loaded_(loaded),
         cancel_(cancel),
-        responder_(Responder::create(loaded_.model)),
+        session_(std::move(session)),
         interactive_(is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO)) {
     options_.sampling = arguments.sampling;
     options_.thinking = !arguments.no_think;
     options_.max_tokens = arguments.max_tokens;
     options_.cancel = &cancel_;
-    conversation_.set_system(valid_utf8(arguments.system));
   }
 
   Status talk();
-  NpuUse npu_use() const { return loaded_.timeline->npu_use(); }
 
  private:
   enum class Next { kContinue, kQuit };
+  using Ask = std::function<Result<TurnResult>(const TurnEvents& events)>;
 
+  void greet();
   // A message, with its continuation lines; nullopt at the end of the input or when the user wants to leave.
   std::optional<std::string> read_message();
   Result<Next> handle(const std::string& message);
   Result<Next> command(std::string_view line);
-  Status say(std::string text);
+  Status say(const std::string& text);
   Status regenerate();
-  Status reply();
+  Status reply(const Ask& ask);
+  Status write_json(const std::string& line);
   void load(const std::string& path);
   void save(const std::string& path);
-  void show_stats() const;
+  Status show_stats();
+  Status finish();
+  void show_remarks();
   void note(std::string_view text) const;
   void report(const Error& error);
 
-  LoadedModel loaded_;
+  const ChatArguments& arguments_;
+  const LoadedModel& loaded_;
   CancelFlag& cancel_;
-  std::unique_ptr<Responder> responder_;
+  std::unique_ptr<Session> session_;
   bool interactive_;
   TurnOptions options_;
-  Conversation conversation_;
   std::optional<TurnStats> last_;
   std::optional<Error> first_error_;
   bool left_by_interrupt_ = false;
@@ -95,21 +121,66 @@ void Chat::report(const Error& error) {
   if (!first_error_) first_error_ = error;
 }
 
-Status Chat::talk() {
-  KAZEIA_TRY(responder_->can_chat());
-  KAZEIA_TRY(validate(options_.sampling));
+void Chat::show_remarks() {
+  for (const std::string& remark : session_->take_remarks()) note(fmt::format("({})", remark));
+}
+
+void Chat::greet() {
+  if (!arguments_.system.empty()) {
+    Conversation conversation = session_->conversation();
+    conversation.set_system(valid_utf8(arguments_.system));
+    session_->replace(std::move(conversation));
+  }
+  show_remarks();
+  const Conversation& conversation = session_->conversation();
   if (interactive_) {
     note(fmt::format("{} loaded in {}, {} tokens of context. /help lists the commands.", loaded_.model->architecture(),
-                     format_duration(loaded_.load_ms), loaded_.timeline->capacity_tokens()));
+                     format_duration(loaded_.load_ms), session_->timeline().capacity_tokens()));
+    if (!conversation.empty() && !arguments_.session.empty()) {
+      note(fmt::format("Session '{}' goes on: {}", arguments_.session, recap(conversation)));
+    }
   }
-  while (const std::optional<std::string> message = read_message()) {
+  if (!conversation.empty() && conversation.messages().back().role == Role::kUser) {
+    note("(the last message has no answer yet: /regen answers it)");
+  }
+}
+
+Status Chat::talk() {
+  KAZEIA_TRY(session_->can_chat());
+  KAZEIA_TRY(validate(options_.sampling));
+  greet();
+  for (;;) {
+    session_->begin_idle(options_);
+    const std::optional<std::string> message = read_message();
+    session_->end_idle();
+    if (!message) break;
     KAZEIA_ASSIGN(const Next next, handle(*message));
     if (next == Next::kQuit) break;
   }
   if (left_by_interrupt_) return Error(ErrorCode::kCancelled, "stopped by the user");
+  KAZEIA_TRY(finish());
   // A person has seen the errors; a script looks at the exit code.
   if (!interactive_ && first_error_) {
     return Error(first_error_->code(), "not every message was answered", "The errors are above");
+  }
+  return {};
+}
+
+// What was not done ahead for the next start. The messages are safe already.
+Status Chat::finish() {
+  if (arguments_.session.empty() || session_->conversation().empty()) return {};
+  cancel_.clear();
+  Status finished = [&] {
+    ProgressBar bar("saving (Ctrl-C skips it)");
+    return session_->finish(options_, cancel_, [&bar](std::size_t done, std::size_t total) {
+      bar.update(static_cast<double>(done) / static_cast<double>(total));
+    });
+  }();
+  show_remarks();
+  if (!finished.ok() && finished.error().code() == ErrorCode::kCancelled) return {};
+  if (!finished.ok()) {
+    report(Error(finished.error().code(), "the state is not saved: " + finished.error().message(),
+                 "The messages are; the next start reads them again"));
   }
   return {};
 }
@@ -180,7 +251,9 @@ Result<Chat::Next> Chat::command(std::string_view line) {
   if (name == "/help") {
     note(kHelp.substr(0, kHelp.size() - 1));
   } else if (name == "/reset") {
-    conversation_.clear();
+    Conversation cleared = session_->conversation();
+    cleared.clear();
+    session_->replace(std::move(cleared));
     last_.reset();
     note("The conversation is forgotten.");
   } else if (name == "/regen") {
@@ -190,56 +263,52 @@ Result<Chat::Next> Chat::command(std::string_view line) {
   } else if (name == "/load") {
     load(argument);
   } else if (name == "/stats") {
-    show_stats();
+    KAZEIA_TRY(show_stats());
   } else {
     report(Error(ErrorCode::kUsage, fmt::format("there is no command {}", without_control_characters(name)),
                  "/help lists them; a message that begins with / is written with //"));
   }
+  show_remarks();
   return Next::kContinue;
 }
 
-Status Chat::say(std::string text) {
-  conversation_.add_user(std::move(text));
-  return reply();
+Status Chat::say(const std::string& text) {
+  return reply([&](const TurnEvents& events) { return session_->say(text, options_, events); });
 }
 
 Status Chat::regenerate() {
-  const bool unanswered = !conversation_.empty() && conversation_.messages().back().role == Role::kUser;
-  if (!conversation_.drop_last_reply() && !unanswered) {
-    report(Error(ErrorCode::kUsage, "there is nothing to answer again", "Say something first"));
-    return {};
-  }
   ++options_.sampling.seed;
-  return reply();
+  return reply([&](const TurnEvents& events) { return session_->answer_again(options_, events); });
 }
 
-// Answers the last message. What goes wrong with one answer is reported and the message taken back, so that the
-// conversation stays one that can go on; only a stdout that cannot be written ends it.
-Status Chat::reply() {
+Status Chat::write_json(const std::string& line) {
+  return arguments_.json ? output_.write(line) : Status();
+}
+
+// What goes wrong with one answer is reported and the message taken back, so that the conversation stays one that can
+// go on; only a stdout that cannot be written ends it.
+Status Chat::reply(const Ask& ask) {
   ReplyPrinter printer(output_, cancel_);
   Result<TurnResult> turn = [&] {
     ProgressBar bar("reading");
-    const TurnEvents events = show_on(bar, printer);
-    return responder_->answer(*loaded_.timeline, conversation_, options_, events);
+    return ask(arguments_.json ? TurnEvents{} : show_on(bar, printer));
   }();
   KAZEIA_TRY(printer.finish());
+  show_remarks();
   if (!turn.ok()) {
-    conversation_.drop_last_exchange();
     report(turn.error());
-    return {};
+    return write_json(error_json(turn.error()));
   }
   last_ = turn->stats;
+  if (arguments_.json) KAZEIA_TRY(write_json(answer_json(*turn, session_->counts())));
   const bool stopped = turn->stats.stop_reason == StopReason::kCancelled;
-  if (stopped && turn->answer.empty()) {
-    conversation_.drop_last_exchange();
+  if (session_->took_back()) {
     note("(stopped before the answer began; the message is taken back)");
-  } else {
-    conversation_.add(turn->message());
-    if (stopped) note("(stopped)");
-    if (turn->stats.stop_reason == StopReason::kContextFull)
-      note("(the context is full: /reset, or a larger --context)");
-    if (turn->stats.stop_reason == StopReason::kMaxTokens) note("(stopped at --max-tokens)");
+  } else if (stopped) {
+    note("(stopped)");
   }
+  if (turn->stats.stop_reason == StopReason::kContextFull) note("(the context is full: the answer ends here)");
+  if (turn->stats.stop_reason == StopReason::kMaxTokens) note("(stopped at --max-tokens)");
   if (stopped && !interactive_) {
     // Nobody is at the keyboard to go on: an interrupt ends the program.
     return Error(ErrorCode::kCancelled, "stopped by the user");
@@ -250,45 +319,56 @@ Status Chat::reply() {
 
 void Chat::save(const std::string& path) {
   if (path.empty()) return report(Error(ErrorCode::kUsage, "/save needs a file name", "/save talk.json"));
-  const Status saved = save_conversation(conversation_, path);
+  const Status saved = save_conversation(session_->conversation(), path);
   if (!saved.ok()) return report(saved.error());
-  note(fmt::format("{} messages saved to {}", conversation_.messages().size(), path));
+  note(fmt::format("{} messages saved to {}", session_->conversation().messages().size(), path));
 }
 
 void Chat::load(const std::string& path) {
   if (path.empty()) return report(Error(ErrorCode::kUsage, "/load needs a file name", "/load talk.json"));
   Result<Conversation> loaded = load_conversation(path);
   if (!loaded.ok()) return report(loaded.error());
-  conversation_ = std::move(loaded).value();
+  session_->replace(std::move(loaded).value());
   last_.reset();
-  note(fmt::format("{} messages loaded from {}", conversation_.messages().size(), path));
+  note(fmt::format("{} messages loaded from {}", session_->conversation().messages().size(), path));
 }
 
-void Chat::show_stats() const {
-  const Timeline& timeline = *loaded_.timeline;
-  note(fmt::format("messages     {}", conversation_.messages().size()));
-  note(fmt::format("context      {} of {} tokens", timeline.token_count(), timeline.capacity_tokens()));
-  if (last_) {
-    note(fmt::format("prompt       {} tokens, {} of them reused", last_->prompt_tokens, last_->reused_tokens));
-    note(fmt::format("first token  {}", format_duration(last_->ttft_ms)));
-    note(fmt::format("prefill      {:.1f} tokens/s", last_->prefill_tps));
-    note(fmt::format("decode       {:.1f} tokens/s ({} tokens)", last_->decode_tps, last_->generated_tokens));
+Status Chat::show_stats() {
+  const SessionCounts counts = session_->counts();
+  if (arguments_.json) return output_.write(stats_json(session_->timeline(), counts));
+  const bool npu = loaded_.routed.used != Route::kCpu;
+  note(stats_text(session_->timeline(), counts, last_,
+                  npu ? std::optional(session_->timeline().npu_use()) : std::nullopt));
+  return {};
+}
+
+Result<SessionOptions> session_options(const ChatArguments& arguments) {
+  SessionOptions options;
+  options.cache = arguments.cache;
+  options.idle_work = !arguments.no_read_ahead;
+  options.engine_version = KAZEIA_VERSION;
+  if (arguments.session.empty()) return options;
+  std::string root = arguments.sessions_directory;
+  if (root.empty()) {
+    KAZEIA_ASSIGN(root, SessionDirectory::default_root());
   }
-  note(fmt::format("threads      {}", timeline.decode_threads()));
-  if (loaded_.routed.used != Route::kCpu) note("NPU          " + npu_sentence(timeline.npu_use()));
-  note(fmt::format("peak memory  {}", format_bytes(read_process_memory().peak_rss_bytes)));
+  KAZEIA_ASSIGN(options.folder, SessionDirectory(root).create(arguments.session));
+  options.memo_folder = root + "/.models";
+  return options;
 }
 
 Status chat(const ChatArguments& arguments) {
   KAZEIA_TRY(validate(arguments.sampling));
+  KAZEIA_ASSIGN(const SessionOptions options, session_options(arguments));
   // While the model loads, a second Ctrl-C may end the process; later it would lose the conversation.
   CancelFlag& cancel = catch_interrupts(SecondInterrupt::kEndsProcess);
-  KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/false));
+  KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/arguments.json));
   catch_interrupts(SecondInterrupt::kIgnored);
-  const RoutedModel routed = loaded.routed;
-  Chat session(arguments, std::move(loaded), cancel);
-  Status status = session.talk();
-  remember_run(routed, session.npu_use(), arguments.model.route);
+  KAZEIA_ASSIGN(std::unique_ptr<Session> session, Session::open(loaded.model, std::move(loaded.timeline), options));
+  const Timeline& timeline = session->timeline();
+  Chat talk(arguments, loaded, std::move(session), cancel);
+  Status status = talk.talk();
+  remember_run(loaded.routed, timeline.npu_use(), arguments.model.route);
   return status;
 }
 
@@ -308,6 +388,19 @@ void add_chat(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_sampling_flags(*verb, arguments->sampling);
   verb->add_flag("--no-think", arguments->no_think, "Answer without thinking first (models that can choose)");
+  verb->add_flag("--json", arguments->json, "One line of JSON for every answer and every /stats");
+  verb->add_option("--session", arguments->session,
+                   "Keep the conversation on disk under this name, and go on with it if it is there");
+  verb->add_option("--sessions-dir", arguments->sessions_directory,
+                   "Where sessions are kept; default: $KAZEIA_SESSIONS, or kazeia/sessions in $XDG_DATA_HOME")
+      ->type_name("DIR");
+  verb->add_option("--checkpoint-memory", arguments->cache.memory_budget_bytes,
+                   "Most memory for states that may be wanted again; 256MB if not given")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->type_name("SIZE");
+  verb->add_flag("--checkpoint-f16", arguments->cache.half_checkpoints,
+                 "Keep recurrent states in half precision: half the bytes, not exact");
+  verb->add_flag("--no-read-ahead", arguments->no_read_ahead, "Do nothing in the background between two messages");
   verb->callback([arguments, &action] { action = [arguments] { return chat(*arguments); }; });
 }
 

@@ -25,11 +25,13 @@ int main(int argc, char** argv) {
   cli::Action action;
   cli::add_run(app, action);
   cli::add_chat(app, action);
+  cli::add_sessions(app, action);
   cli::add_inspect(app, action);
   cli::add_synth(app, action);
   cli::add_prepare(app, action);
   cli::add_doctor(app, action);
   cli::add_quality(app, action);
+  cli::add_turns(app, action);
   cli::add_versus(app, action);
   cli::add_probe(app, action);
 

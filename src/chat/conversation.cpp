@@ -25,12 +25,15 @@ Error bad(std::string message) {
   return Error(ErrorCode::kFile, std::move(message), "Use a file that /save wrote");
 }
 
+// What is around the arguments of a call must not make them too deep to be read again.
+constexpr int kDeepestArguments = 64;
+constexpr int kDeepestFile = kDeepestArguments + 8;
+
 // Null if the text is not JSON. The writer of values recurses, so nesting is bounded before it meets them.
-std::optional<Json> parse_json(std::string_view text) {
-  constexpr int kDeepest = 64;
+std::optional<Json> parse_json(std::string_view text, int deepest) {
   bool too_deep = false;
   const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kDeepest;
+    too_deep = too_deep || depth > deepest;
     return !too_deep;
   };
   Json value = Json::parse(text, watch, /*allow_exceptions=*/false);
@@ -113,7 +116,7 @@ Json to_object(const Message& message) {
   if (!message.thinking.empty()) object["thinking"] = message.thinking;
   for (const ToolCall& call : message.tool_calls) {
     Json entry = {{"name", call.name}};
-    const std::optional<Json> arguments = parse_json(call.arguments);
+    const std::optional<Json> arguments = parse_json(call.arguments, kDeepestArguments);
     entry["arguments"] = arguments && arguments->is_object() ? *arguments : Json::object();
     if (!call.id.empty()) entry["id"] = call.id;
     object["tool_calls"].push_back(std::move(entry));
@@ -121,6 +124,22 @@ Json to_object(const Message& message) {
   if (!message.tool_name.empty()) object["name"] = message.tool_name;
   if (!message.tool_call_id.empty()) object["tool_call_id"] = message.tool_call_id;
   return object;
+}
+
+Json to_array(std::span<const Message> messages) {
+  Json array = Json::array();
+  for (const Message& message : messages) array.push_back(to_object(message));
+  return array;
+}
+
+Result<std::vector<Message>> messages_from(const Json& array, std::size_t first) {
+  std::vector<Message> messages;
+  messages.reserve(array.size());
+  for (const Json& entry : array) {
+    KAZEIA_ASSIGN(Message message, message_from(entry, first + messages.size()));
+    messages.push_back(std::move(message));
+  }
+  return messages;
 }
 
 }  // namespace
@@ -180,14 +199,12 @@ void Conversation::clear() {
 }
 
 std::string Conversation::to_json() const {
-  Json messages = Json::array();
-  for (const Message& message : messages_) messages.push_back(to_object(message));
-  const Json file = {{"format", kFormat}, {"version", kVersion}, {"messages", std::move(messages)}};
+  const Json file = {{"format", kFormat}, {"version", kVersion}, {"messages", to_array(messages_)}};
   return file.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<Conversation> Conversation::from_json(std::string_view text) {
-  const std::optional<Json> parsed = parse_json(text);
+  const std::optional<Json> parsed = parse_json(text, kDeepestFile);
   if (!parsed) return bad("not valid JSON");
   const Json& file = *parsed;
   if (!file.is_object()) return bad("not a JSON object");
@@ -203,11 +220,19 @@ Result<Conversation> Conversation::from_json(std::string_view text) {
   if (messages == file.end() || !messages->is_array()) return bad("\"messages\" is not an array");
 
   Conversation conversation;
-  for (const Json& entry : *messages) {
-    KAZEIA_ASSIGN(Message message, message_from(entry, conversation.messages_.size()));
-    conversation.messages_.push_back(std::move(message));
-  }
+  KAZEIA_ASSIGN(conversation.messages_, messages_from(*messages, 0));
   return conversation;
+}
+
+std::string messages_to_json(std::span<const Message> messages) {
+  return to_array(messages).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+Result<std::vector<Message>> messages_from_json(std::string_view text, std::size_t first) {
+  const std::optional<Json> parsed = parse_json(text, kDeepestFile);
+  if (!parsed) return bad("not valid JSON");
+  if (!parsed->is_array()) return bad("not a JSON array");
+  return messages_from(*parsed, first);
 }
 
 Result<Conversation> load_conversation(const std::string& path) {

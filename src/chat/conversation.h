@@ -1,6 +1,8 @@
 // What was said: messages in order, and their form on disk.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +65,11 @@ class Conversation {
  private:
   std::vector<Message> messages_;
 };
+
+// Some messages of a conversation as a JSON array in the file form, on one line.
+std::string messages_to_json(std::span<const Message> messages);
+// The way back. `first` is the place that the first of them has in its conversation. Errors as from_json().
+Result<std::vector<Message>> messages_from_json(std::string_view text, std::size_t first);
 
 // A file written by save(); at most 64 MiB. Errors: kFile, naming the file.
 Result<Conversation> load_conversation(const std::string& path);

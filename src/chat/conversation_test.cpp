@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -86,6 +88,24 @@ TEST(Conversation, WritesBytesThatAreNotUtf8AsReplacementCharacters) {
   EXPECT_EQ(again->messages().front().content, "a\uFFFDz");
 }
 
+TEST(Conversation, GoesInPiecesOfOneLineEach) {
+  const std::vector<Message> all = long_conversation().messages();
+  const std::span<const Message> messages(all);
+  const std::string begin = messages_to_json(messages.first(2));
+  const std::string rest = messages_to_json(messages.subspan(2));
+  EXPECT_EQ((begin + rest).find('\n'), std::string::npos);
+  const auto first = messages_from_json(begin, 0);
+  const auto second = messages_from_json(rest, 2);
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::vector<Message> again = *first;
+  again.insert(again.end(), second->begin(), second->end());
+  EXPECT_EQ(again, all);
+
+  EXPECT_FALSE(messages_from_json(begin, 1).ok()) << "a system message in the middle";
+  EXPECT_FALSE(messages_from_json("{}", 0).ok());
+  EXPECT_FALSE(messages_from_json(begin.substr(1), 0).ok());
+}
+
 TEST(Conversation, RefusesWhatIsNotAConversation) {
   expect_refused("", "not valid JSON");
   expect_refused("{\"format\": ", "not valid JSON");
@@ -115,6 +135,19 @@ TEST(Conversation, RefusesNestingThatWouldExhaustTheStack) {
   std::string deep = R"([{"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"a": )";
   deep += std::string(200000, '[') + std::string(200000, ']') + "}}]}]";
   expect_refused(with_messages(deep), "not valid JSON");
+}
+
+TEST(Conversation, ReadsWhateverNestingItWrites) {
+  for (std::size_t depth = 55; depth < 80; ++depth) {
+    Message call{.role = Role::kAssistant};
+    call.tool_calls = {{"f", "{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}", ""}};
+    Conversation conversation;
+    conversation.add_user("call it");
+    conversation.add(call);
+    const auto again = Conversation::from_json(conversation.to_json());
+    ASSERT_TRUE(again.ok()) << depth << ": " << again.error().sentence();
+    EXPECT_TRUE(again->messages()[1] == call || again->messages()[1].tool_calls[0].arguments == "{}") << depth;
+  }
 }
 
 TEST(ConversationFile, IsReplacedCompletelyOrNotAtAll) {

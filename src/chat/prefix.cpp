@@ -21,4 +21,9 @@ Result<std::size_t> reuse_longest_prefix(Timeline& timeline, std::span<const Tok
   return shared;
 }
 
+Status read_behind_longest_prefix(Timeline& timeline, const PromptToRead& prompt, std::size_t& reused) {
+  KAZEIA_ASSIGN(reused, reuse_longest_prefix(timeline, prompt.tokens));
+  return timeline.prefill(prompt.tokens.subspan(reused), prompt.progress, prompt.cancel);
+}
+
 }  // namespace kazeia

@@ -1,6 +1,7 @@
 #include "chat/template.h"
 
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -98,6 +99,26 @@ ReplyMarkers markers_of(const common_chat_params& rendered, const std::string& s
   return markers;
 }
 
+// What the template puts in front of an answer begins with it, if there is such a token at all.
+std::optional<Token> opening_token(const Model& model, const common_chat_templates* templates) {
+  try {
+    common_chat_msg question;
+    question.role = role_name(Role::kUser);
+    question.content = "?";
+    common_chat_templates_inputs inputs;
+    inputs.messages = {question};
+    inputs.add_generation_prompt = true;
+    const std::string prompt = common_chat_templates_apply(templates, inputs).generation_prompt;
+    const Result<Tokens> tokens = model.tokenize(prompt, /*add_special=*/false, /*parse_special=*/true);
+    if (!tokens.ok() || tokens->empty()) return std::nullopt;
+    // A control token has no text of its own.
+    const bool control = model.piece(tokens->front()).empty() && !model.piece(tokens->front(), true).empty();
+    return control ? std::optional(tokens->front()) : std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 struct ChatTemplate::State {
@@ -105,6 +126,7 @@ struct ChatTemplate::State {
   common_chat_templates_ptr templates;
   std::string source;
   ControlText control;
+  std::optional<Token> opening;  // the control token that every message begins with, "<|im_start|>"
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -122,8 +144,9 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(std::shared_ptr<const
   try {
     common_chat_templates_ptr templates = common_chat_templates_init(model->raw(), jinja_source);
     ControlText control(*model, source);
+    const std::optional<Token> opening = opening_token(*model, templates.get());
     return std::unique_ptr<ChatTemplate>(new ChatTemplate(
-        std::make_unique<State>(State{std::move(model), std::move(templates), source, std::move(control)})));
+        std::make_unique<State>(State{std::move(model), std::move(templates), source, std::move(control), opening})));
   } catch (const std::exception& error) {
     std::string reason = error.what();
     try {  // upstream loses the reason on the way out of the call above
@@ -171,6 +194,9 @@ Result<RenderedPrompt> ChatTemplate::render(const Conversation& conversation, co
       prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
       prompt.text += piece;
       first = false;
+    }
+    for (std::size_t i = 0; i < prompt.tokens.size(); ++i) {
+      if (prompt.tokens[i] == state_->opening) prompt.message_starts.push_back(i);
     }
     if (has_tools) {
       auto format = std::make_unique<ReplyParser::Format>();

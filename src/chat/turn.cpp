@@ -22,7 +22,7 @@ bool is_constrained(const SamplingOptions& sampling) {
 }
 
 // Reads the prompt, generates, splits. `prompt.tokens` is not empty.
-Result<TurnResult> respond(const std::shared_ptr<const Model>& model, const PrefixReuse& reuse, Timeline& timeline,
+Result<TurnResult> respond(const std::shared_ptr<const Model>& model, const PromptReader& reader, Timeline& timeline,
                            const RenderedPrompt& prompt, const TurnOptions& options, const TurnEvents& events,
                            const Stopwatch& since_submission) {
   TurnResult result;
@@ -33,16 +33,16 @@ Result<TurnResult> respond(const std::shared_ptr<const Model>& model, const Pref
   KAZEIA_ASSIGN(const std::unique_ptr<Sampler> sampler, Sampler::create(model, options.sampling));
 
   const Stopwatch prefill_time;
-  KAZEIA_ASSIGN(stats.reused_tokens, reuse(timeline, prompt.tokens));
-  const auto fresh = std::span<const Token>(prompt.tokens).subspan(stats.reused_tokens);
-  const Status read = timeline.prefill(fresh, events.on_prefill, options.cancel);
+  const Status read =
+      reader(timeline, {prompt.tokens, prompt.message_starts, events.on_prefill, options.cancel}, stats.reused_tokens);
   stats.prefill_ms = prefill_time.elapsed_ms();
   if (!read.ok()) {
     if (read.error().code() != ErrorCode::kCancelled) return read.error();
     stats.stop_reason = StopReason::kCancelled;
     return result;
   }
-  if (stats.prefill_ms > 0) stats.prefill_tps = 1000.0 * static_cast<double>(fresh.size()) / stats.prefill_ms;
+  const std::size_t fresh = stats.prompt_tokens - stats.reused_tokens;
+  if (stats.prefill_ms > 0) stats.prefill_tps = 1000.0 * static_cast<double>(fresh) / stats.prefill_ms;
 
   GenerationOptions generation;
   generation.max_tokens = options.max_tokens;
@@ -92,17 +92,17 @@ Message TurnResult::message() const {
 
 struct Responder::State {
   std::shared_ptr<const Model> model;
-  PrefixReuse reuse;
+  PromptReader reader;
   Result<std::unique_ptr<ChatTemplate>> chat_template;
 };
 
 Responder::Responder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Responder::~Responder() = default;
 
-std::unique_ptr<Responder> Responder::create(std::shared_ptr<const Model> model, PrefixReuse reuse) {
+std::unique_ptr<Responder> Responder::create(std::shared_ptr<const Model> model, PromptReader reader) {
   Result<std::unique_ptr<ChatTemplate>> chat_template = ChatTemplate::create(model);
   return std::unique_ptr<Responder>(
-      new Responder(std::make_unique<State>(State{std::move(model), std::move(reuse), std::move(chat_template)})));
+      new Responder(std::make_unique<State>(State{std::move(model), std::move(reader), std::move(chat_template)})));
 }
 
 Status Responder::can_chat() const {
@@ -110,25 +110,35 @@ Status Responder::can_chat() const {
   return {};
 }
 
-Result<TurnResult> Responder::answer(Timeline& timeline, const Conversation& conversation, const TurnOptions& options,
-                                     const TurnEvents& events) const {
-  const Stopwatch since_submission;
+Result<RenderedPrompt> Responder::prompt(const Conversation& conversation, const TurnOptions& options) const {
   KAZEIA_TRY(can_chat());
   KAZEIA_TRY(validate(options.sampling));
   const bool constrained = is_constrained(options.sampling);
   if (constrained && !options.tools.empty()) {
     return Error(ErrorCode::kUsage, "a grammar or schema and tools exclude each other", "Use one of the two");
   }
-  KAZEIA_ASSIGN(const RenderedPrompt prompt, (*state_->chat_template)
-                                                 ->render(conversation, {.thinking = options.thinking,
-                                                                         .tools = options.tools,
-                                                                         .add_generation_prompt = true,
-                                                                         .open_thinking = constrained}));
+  KAZEIA_ASSIGN(RenderedPrompt prompt, (*state_->chat_template)
+                                           ->render(conversation, {.thinking = options.thinking,
+                                                                   .tools = options.tools,
+                                                                   .add_generation_prompt = true,
+                                                                   .open_thinking = constrained}));
   if (prompt.tokens.empty()) {
     return Error(ErrorCode::kUnsupported, "the chat template rendered an empty prompt",
                  "Use `kazeia run --raw` to send text as it is");
   }
-  return respond(state_->model, state_->reuse, timeline, prompt, options, events, since_submission);
+  return prompt;
+}
+
+Result<TurnResult> Responder::answer(Timeline& timeline, const Conversation& conversation, const TurnOptions& options,
+                                     const TurnEvents& events) const {
+  const Stopwatch since_submission;
+  KAZEIA_ASSIGN(const RenderedPrompt rendered, prompt(conversation, options));
+  return respond(state_->model, state_->reader, timeline, rendered, options, events, since_submission);
+}
+
+Result<TurnResult> Responder::answer(Timeline& timeline, const RenderedPrompt& rendered, const TurnOptions& options,
+                                     const TurnEvents& events) const {
+  return respond(state_->model, state_->reader, timeline, rendered, options, events, Stopwatch());
 }
 
 Result<TurnResult> Responder::complete(Timeline& timeline, std::string_view text, const TurnOptions& options,
@@ -138,7 +148,7 @@ Result<TurnResult> Responder::complete(Timeline& timeline, std::string_view text
   RenderedPrompt prompt;
   KAZEIA_ASSIGN(prompt.tokens, state_->model->tokenize(text, /*add_special=*/true, /*parse_special=*/true));
   if (prompt.tokens.empty()) return Error(ErrorCode::kUsage, "the prompt is empty", "Give some text");
-  return respond(state_->model, state_->reuse, timeline, prompt, options, events, since_submission);
+  return respond(state_->model, state_->reader, timeline, prompt, options, events, since_submission);
 }
 
 }  // namespace kazeia

@@ -41,7 +41,7 @@ struct TurnStats {
   std::size_t prompt_tokens = 0;     // the whole prompt
   std::size_t reused_tokens = 0;     // of these, already in the timeline
   std::size_t generated_tokens = 0;  // the end token included
-  double render_ms = 0;              // template and tokeniser
+  double render_ms = 0;              // template and tokeniser; 0 if the caller rendered
   double prefill_ms = 0;
   double ttft_ms = 0;  // from the call to the first generated token; 0 if there was none
   double decode_ms = 0;
@@ -63,7 +63,7 @@ struct TurnResult {
 class Responder {
  public:
   static std::unique_ptr<Responder> create(std::shared_ptr<const Model> model,
-                                           PrefixReuse reuse = reuse_longest_prefix);
+                                           PromptReader reader = read_behind_longest_prefix);
   ~Responder();
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
@@ -75,6 +75,12 @@ class Responder {
   // Errors: kUsage (options), kUnsupported (template), kTooLarge (prompt longer than the context; the timeline is
   // unchanged), kEngine (timeline poisoned; the next turn resets it).
   Result<TurnResult> answer(Timeline& timeline, const Conversation& conversation, const TurnOptions& options,
+                            const TurnEvents& events = {}) const;
+
+  // The prompt that answer() would read. Errors: as answer() before it touches the timeline.
+  Result<RenderedPrompt> prompt(const Conversation& conversation, const TurnOptions& options) const;
+  // answer() for a prompt of prompt(), made with the same options.
+  Result<TurnResult> answer(Timeline& timeline, const RenderedPrompt& prompt, const TurnOptions& options,
                             const TurnEvents& events = {}) const;
 
   // Continues text as it is, without a template. Control tokens spelled in it are control tokens. All that is

@@ -208,6 +208,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     model->npu_placement_ = describe_placement(model->model_, model->npu_placement_.checked_matrices);
   }
   model->path_ = path;
+  model->parts_ = std::move(parts);
   model->architecture_ = std::move(architecture);
   model->chat_template_ = std::move(chat_template);
   model->placement_ = options.placement;
@@ -221,6 +222,10 @@ Model::~Model() {
 
 std::uint64_t Model::weight_bytes() const {
   return llama_model_size(model_);
+}
+
+Result<std::string> Model::content_hash(const std::string& memo_directory) const {
+  return tiles::model_hash(parts_, memo_directory, plan::default_threads(read_machine()));
 }
 
 std::uint32_t Model::trained_context_tokens() const {

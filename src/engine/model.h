@@ -63,6 +63,9 @@ class Model {
   Placement placement() const { return placement_; }
   double load_ms() const { return load_ms_; }
   std::uint64_t weight_bytes() const;
+  // Of the file's bytes (all parts of a split one), as 32 hex digits: names the model in files that depend on it. Reads
+  // gigabytes; remembered in `memo_directory` for files that do not change. kFile.
+  Result<std::string> content_hash(const std::string& memo_directory) const;
   // Bytes of weights that the tile kernels read, and of those the part that came from the tile cache.
   std::uint64_t tile_bytes() const { return tile_bytes_; }
   std::uint64_t cached_tile_bytes() const { return cached_tile_bytes_; }
@@ -90,6 +93,7 @@ class Model {
   Model() = default;
   llama_model* model_ = nullptr;
   std::string path_;
+  std::vector<std::string> parts_;
   std::string architecture_;
   std::string chat_template_;
   Placement placement_ = Placement::kCpu;

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "engine/model.h"
 #include "engine/npu_use.h"
+#include "engine/state_parts.h"
 #include "engine/token.h"
 
 struct llama_context;
@@ -66,6 +67,20 @@ class Timeline {
   Status truncate(std::size_t token_count);
   // Back to zero tokens; also the only way out of poisoned().
   void reset();
+
+  // --- Its state, in parts (engine/state_parts.h). Errors: kUsage for ranges, kUnsupported if the cache is of a kind
+  // --- that cannot be taken apart, what the sink returned.
+  // What the parts consist of; at least one token must be there.
+  Result<StateLayout> state_layout() const;
+  // The attention rows of tokens [from, to), as AttentionRows has them.
+  Status copy_attention(std::size_t from, std::size_t to, const ByteSink& sink) const;
+  // The recurrent state after the last token; nothing for a model without one.
+  Status copy_recurrent(const ByteSink& sink) const;
+  // Makes the state that of `tokens`: the first `kept` of them are here and stay, `rows` (ascending, may overlap) cover
+  // the others, `recurrent` is the state after the last one. logits() are gone. The bytes are trusted: a wrong row is a
+  // wrong answer. kTooLarge, kUsage: nothing changed; kEngine (upstream refuses): the timeline is reset.
+  Status restore(std::span<const Token> tokens, std::size_t kept, std::span<const AttentionRows> rows,
+                 std::span<const std::byte> recurrent, const StateLayout& layout);
 
   std::size_t token_count() const { return tokens_.size(); }
   const Tokens& tokens() const { return tokens_; }

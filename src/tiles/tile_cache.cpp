@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <thread>
 
 #include <fmt/format.h>
@@ -295,8 +296,15 @@ Result<std::string> model_hash(const std::vector<std::string>& parts, const std:
   std::vector<std::uint64_t> sums;
   for (const std::string& part : parts) {
     KAZEIA_ASSIGN(const MappedFile file, MappedFile::open(part));
-    const std::vector<std::uint64_t> chunks = checksums(file.bytes().data(), file.bytes().size(), threads);
-    sums.push_back(file.bytes().size());
+    const std::span<const std::byte> bytes = file.bytes();
+    std::vector<std::uint64_t> chunks(chunk_count(bytes.size()));
+    in_parallel(chunks.size(), threads, [&](std::uint64_t i) {
+      const std::uint64_t at = i * kChunkBytes;
+      const auto chunk = bytes.subspan(at, std::min<std::uint64_t>(kChunkBytes, bytes.size() - at));
+      chunks[i] = XXH3_64bits(chunk.data(), chunk.size());
+      drop_pages(chunk);  // or the whole file would count as this process's memory
+    });
+    sums.push_back(bytes.size());
     sums.insert(sums.end(), chunks.begin(), chunks.end());
   }
   const XXH128_hash_t hash = XXH3_128bits(sums.data(), sums.size() * 8);
