@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,7 +222,7 @@ Piped::Piped(const std::vector<std::string>& arguments) : errors_(::memfd_create
 }
 
 Piped::~Piped() {
-  if (process_ > 0) kill();
+  kill();
   for (const int end : {input_, output_, errors_}) {
     if (end >= 0) ::close(end);
   }
@@ -256,6 +257,7 @@ std::optional<std::string> Piped::read_line() {
 }
 
 int Piped::kill() {
+  if (process_ <= 0) return -1;  // it would be everybody
   ::kill(process_, SIGKILL);
   int status = 0;
   ::waitpid(std::exchange(process_, -1), &status, 0);
@@ -265,6 +267,7 @@ int Piped::kill() {
 int Piped::wait_for_exit() {
   const auto deadline = Clock::now() + kWaitLimit;
   int status = 0;
+  if (process_ <= 0) return -1;
   while (::waitpid(process_, &status, WNOHANG) == 0) {
     if (Clock::now() > deadline) return kill();
     ::usleep(1000);
@@ -274,7 +277,8 @@ int Piped::wait_for_exit() {
 }
 
 std::string Piped::errors() const {
-  std::string text(static_cast<std::size_t>(std::max<off_t>(0, ::lseek(errors_, 0, SEEK_END))), '\0');
+  struct stat info {};
+  std::string text(::fstat(errors_, &info) == 0 ? static_cast<std::size_t>(info.st_size) : 0, '\0');
   const ssize_t n = ::pread(errors_, text.data(), text.size(), 0);
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
   return text;

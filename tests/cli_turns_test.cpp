@@ -34,7 +34,9 @@ Json measured(const std::string& model, const std::vector<std::string>& more = {
   const Scratch scratch;
   std::vector<std::string> arguments = turns(model, more);
   arguments.emplace_back("--json");
-  const Outcome outcome = run(arguments, {.environment = {"TMPDIR=" + scratch.path("")}});
+  Conditions setup;
+  setup.environment.push_back("TMPDIR=" + scratch.path(""));
+  const Outcome outcome = run(arguments, setup);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   EXPECT_THAT(scratch.names(), IsEmpty());

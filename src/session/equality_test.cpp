@@ -32,7 +32,7 @@ constexpr int kScenariosPerBlock = 20;  // 13 x 20 for each of the two models: 5
 // What the width of pieces may move a logit of the dense mini model by (docs/decisions/0009).
 constexpr float kTie = 0.25F;
 
-enum class Reading { kExactly, kInPieces };
+enum class Reading { kExactly, kInPieces, kFromHalfCheckpoints };
 
 std::vector<std::string> phrases() {
   return {"My name is Nadia.",
@@ -66,6 +66,7 @@ class Scenario {
       options_.memo_folder = folder_ + "/memo";
     }
     options_.engine_version = "test";
+    options_.cache.half_checkpoints = reading == Reading::kFromHalfCheckpoints;
     conversations_.resize(3);
     for (Conversation& conversation : conversations_) {
       if (chance(50)) conversation.set_system(chance(50) ? "Answer in English." : "You are Kazeia. Answer briefly.");
@@ -284,6 +285,11 @@ TEST_P(Equality, OfEveryAnswerWithThatOfAFreshReadingExactly) {
 
 TEST_P(Equality, OfEveryAnswerWithThatOfAFreshReadingInPieces) {
   play(Reading::kInPieces);
+}
+
+// --checkpoint-f16 promises less: what it costs is counted here.
+TEST_P(Equality, OfMostAnswersFromHalfCheckpoints) {
+  if (std::get<0>(GetParam()) == kHybrid) play(Reading::kFromHalfCheckpoints);
 }
 
 INSTANTIATE_TEST_SUITE_P(Session, Equality,

@@ -111,9 +111,10 @@ Result<MessageLog> MessageLog::open(const std::string& path) {
   log.path_ = path;
   KAZEIA_ASSIGN(log.lock_, SessionLock::take(folder_of(path)));
   remove_abandoned(path);
-  std::error_code ignored;
   std::string text;
-  if (fs::exists(path, ignored)) {
+  // A file that cannot be looked at is not a new one.
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0 || errno != ENOENT) {
     KAZEIA_ASSIGN(text, read_text(path));
   }
   KAZEIA_ASSIGN(LogContent content, content_of(path, text));
