@@ -29,14 +29,18 @@ std::vector<std::string> turns(const std::string& model, const std::vector<std::
   return arguments;
 }
 
+Conditions temporary_files_in(const std::string& folder) {
+  Conditions conditions;
+  conditions.environment.push_back("TMPDIR=" + folder);
+  return conditions;
+}
+
 // A run with --json, in a temporary folder that is empty afterwards.
 Json measured(const std::string& model, const std::vector<std::string>& more = {}) {
   const Scratch scratch;
   std::vector<std::string> arguments = turns(model, more);
   arguments.emplace_back("--json");
-  Conditions setup;
-  setup.environment.push_back("TMPDIR=" + scratch.path(""));
-  const Outcome outcome = run(arguments, setup);
+  const Outcome outcome = run(arguments, temporary_files_in(scratch.path("")));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   EXPECT_THAT(scratch.names(), IsEmpty());
@@ -158,14 +162,15 @@ TEST(Turns, LeavesASessionInTheFolderThatIsGivenAndUsesNoneTwice) {
 }
 
 TEST(Turns, RefusesWhatCannotBeMeasured) {
-  const Outcome narrow = run(turns("no such model.gguf", {"--turns", "20"}));
+  // Said before a model is looked for.
+  const Outcome narrow = run({"turns", "no such model.gguf", "--context", "1024"});
   EXPECT_EQ(narrow.exit_code, 2);
   EXPECT_THAT(narrow.err, HasSubstr("a context of 1024 does not hold them"));
-  EXPECT_EQ(run(turns("no such model.gguf")).exit_code, 3);
-  EXPECT_EQ(run(turns(kDense, {"--turns", "1"})).exit_code, 2);
+  EXPECT_EQ(run({"turns", "no such model.gguf"}).exit_code, 3);
+  EXPECT_EQ(run({"turns", model_path(kDense), "--turns", "1"}).exit_code, 2);
 
   const Scratch scratch;
-  const Outcome nowhere = run(turns(kDense), {.environment = {"TMPDIR=" + scratch.path("nowhere")}});
+  const Outcome nowhere = run(turns(kDense), temporary_files_in(scratch.path("nowhere")));
   EXPECT_EQ(nowhere.exit_code, 6);
   EXPECT_EQ(nowhere.error_lines(), 1U) << nowhere.err;
   EXPECT_EQ(nowhere.out, "");
@@ -173,7 +178,7 @@ TEST(Turns, RefusesWhatCannotBeMeasured) {
 
 TEST(TurnsOnATerminal, ShowsItsStepsAndLeavesNothingBehindOnCtrlC) {
   const Scratch scratch;
-  // The last --context and --turns count... so the whole command is spelled here: it would take minutes.
+  // As many turns as would take minutes.
   Terminal terminal({"turns", model_path(kHybrid), "--turns", "500", "--new-tokens", "60", "--threads", "1"},
                     {"TMPDIR=" + scratch.path("")});
   ASSERT_TRUE(terminal.wait_for("turn 1 of 500: ")) << terminal.screen();

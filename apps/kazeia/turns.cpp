@@ -1,39 +1,19 @@
 // `kazeia turns`: what a turn of a long chat costs beside what it cannot do without.
-//
-// A scripted chat with a person who reads every answer: each turn is followed by the work of an idle time. The answers
-// that stay in the conversation are scripted too, and not what was generated: so it is with a model that thinks, whose
-// thoughts the next prompt does not have. What the turns are compared with is measured when the chat is over, on one
-// state after the other, so that the chat has the memory to itself.
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
-#include <thread>
+#include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "base/clock.h"
-#include "base/files.h"
-#include "base/machine.h"
-#include "base/units.h"
-#include "chat/turn.h"
 #include "options.h"
-#include "session/directory.h"
-#include "session/session.h"
 #include "terminal.h"
+#include "turns_chat.h"
 #include "turns_report.h"
 #include "verbs.h"
 
@@ -42,67 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSessionName = "turns";
-constexpr std::size_t kTurnsAfterwards = 2;  // one after a restart, one that interrupts
-constexpr std::size_t kAroundExchange = 32;  // the template's tokens around a message and its answer
 constexpr std::size_t kReserveTokens = 256;  // for a system message of the template's own
 constexpr std::size_t kContextStep = 256;    // as upstream rounds contexts
-constexpr double kLeastWaitMs = 50;          // for a thread to begin
 
 struct TurnsArguments {
   ModelFlags model;
-  std::size_t turns = 8;
-  std::size_t new_tokens = 700;
-  std::size_t answer_tokens = 96;
-  bool no_think = false;
-  PrefixCacheOptions cache;
+  TurnsScript script;
   std::string folder;  // empty: a temporary one
   bool json = false;
-
-  std::size_t script_tokens() const {
-    return (turns + kTurnsAfterwards) * (new_tokens + answer_tokens + kAroundExchange);
-  }
 };
-
-Error stopped() {
-  return Error(ErrorCode::kCancelled, "stopped by the user");
-}
-
-void note(const std::string& line) {
-  if (is_terminal(STDERR_FILENO)) fmt::print(stderr, "{}\n", line);
-}
-
-Timeline::Progress show_on(ProgressBar& bar) {
-  return [&bar](std::size_t done, std::size_t total) {
-    bar.update(static_cast<double>(done) / static_cast<double>(total));
-  };
-}
-
-// Words in an order that `seed` chooses, cut so that the model's tokeniser makes `count` tokens of them, give or take
-// one or two where a cut is tokenised in another way than the whole.
-Result<std::string> plain_text(const Model& model, std::size_t count, std::uint32_t seed) {
-  static constexpr std::array kWords{
-      "river",  "stone",  "garden", "window",  "morning", "paper", "bridge",  "winter", "letter",  "mountain", "table",
-      "summer", "road",   "forest", "kitchen", "silver",  "water", "village", "music",  "evening", "harbour",  "orange",
-      "travel", "field",  "engine", "market",  "island",  "cloud", "history", "candle", "station", "simple",   "green",
-      "house",  "answer", "number", "story",   "friend",  "north", "ocean",   "bread"};
-  std::string text;
-  // A word is one token at least.
-  for (std::size_t i = 0; i <= count; ++i) {
-    seed = seed * 1664525U + 1013904223U;
-    if (i > 0) text += ' ';
-    text += kWords[(seed >> 16) % kWords.size()];
-  }
-  KAZEIA_ASSIGN(const Tokens whole, model.tokenize(text, /*add_special=*/false, /*parse_special=*/false));
-  std::size_t kept = std::min(count, whole.size());
-  for (int attempt = 0;; ++attempt) {
-    text.clear();
-    for (std::size_t i = 0; i < kept; ++i) text += model.piece(whole[i]);
-    KAZEIA_ASSIGN(const Tokens cut, model.tokenize(text, false, false));
-    if (cut.size() == count || attempt == 4) return text;
-    kept = std::clamp<std::size_t>(kept + count - cut.size(), 1, whole.size());
-  }
-}
 
 // Removed with everything in it.
 class TemporaryFolder {
@@ -132,310 +60,17 @@ class TemporaryFolder {
   std::string path_;
 };
 
-std::uint64_t resident_bytes(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok() || file->bytes().empty()) return 0;
-  const std::size_t size = file->bytes().size();
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> pages((size + page - 1) / page);
-  void* const begin = const_cast<std::byte*>(file->bytes().data());  // NOLINT: nothing is written
-  if (::mincore(begin, size, pages.data()) != 0) return size;
-  const auto present = std::count_if(pages.begin(), pages.end(), [](unsigned char flags) { return (flags & 1U) != 0; });
-  return std::min(size, static_cast<std::size_t>(present) * page);
-}
-
-// As if the machine had been busy with other things since: nobody may have these files open. What stays (always, in a
-// file system that is memory) is in resident_bytes.
-void drop_from_page_cache(const std::string& folder, RestartFigures& figures) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string path = entry.path().string();
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) continue;
-    (void)::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(file);
-    if (const auto size = regular_file_size(path); size.ok()) figures.state_bytes += *size;
-    figures.resident_bytes += resident_bytes(path);
-  }
-}
-
-// One prefill of what is behind the first `depth` tokens of a prompt. Those are brought into the timeline before, and
-// are what it holds afterwards if its state can be taken apart: the next, longer one does not read them again.
-Result<double> prefill_alone(Timeline& timeline, std::span<const Token> prompt, std::size_t depth,
-                             const CancelFlag& cancel) {
-  ProgressBar bar("measuring");
-  const std::span<const Token> before = prompt.first(depth);
-  std::size_t reused = 0;
-  if (depth == 0) {
-    timeline.reset();
-  } else {
-    KAZEIA_TRY(read_behind_longest_prefix(timeline, {before, {}, show_on(bar), &cancel}, reused));
-  }
-  std::vector<std::byte> recurrent;
-  const bool can_go_back = depth > 0 && timeline.state_layout().ok();
-  if (can_go_back) {
-    KAZEIA_TRY(timeline.copy_recurrent([&recurrent](std::span<const std::byte> piece) -> Status {
-      recurrent.insert(recurrent.end(), piece.begin(), piece.end());
-      return {};
-    }));
-  }
-  const Stopwatch watch;
-  KAZEIA_TRY(timeline.prefill(prompt.subspan(depth), {}, &cancel));
-  const double elapsed_ms = watch.elapsed_ms();
-  if (can_go_back) {
-    KAZEIA_ASSIGN(const StateLayout layout, timeline.state_layout());
-    KAZEIA_TRY(timeline.restore(before, depth, {}, recurrent, layout));
-  }
-  return elapsed_ms;
-}
-
-// What was asked in a turn, to be read again for the comparison.
-struct Asked {
-  Conversation conversation;  // up to the user's message
-  Tokens prompt;
-  std::size_t reused = 0;
-};
-
-class ScriptedChat {
- public:
-  ScriptedChat(const TurnsArguments& arguments, LoadedModel& loaded, const std::string& root, const CancelFlag& cancel)
-      : arguments_(arguments),
-        loaded_(loaded),
-        root_(root),
-        cancel_(cancel),
-        responder_(Responder::create(loaded.model)) {
-    timeline_options_.npu = loaded.routed.npu;
-    timeline_options_.context_tokens = static_cast<std::uint32_t>(loaded.timeline->capacity_tokens());
-    timeline_options_.decode_threads = timeline_options_.prefill_threads = arguments.model.threads;
-    options_.thinking = !arguments.no_think;
-    options_.sampling.temperature = 0;
-    options_.max_tokens = static_cast<std::int64_t>(arguments.answer_tokens);
-    options_.cancel = &cancel;
-  }
-
-  Result<TurnsReport> run();
-
- private:
-  Status talk();
-  Status restart();
-  Status interrupt();
-  Status compare();
-
-  Status open(std::unique_ptr<Timeline> timeline);
-  void close();
-  Result<TurnFigures> say(Asked& asked);
-  Status put_scripted_answer(TurnFigures& turn);
-  Status idle(TurnFigures& turn);
-  Status wait(double milliseconds) const;
-  std::size_t read_ahead() { return session_->counts().cache.read_ahead_tokens; }
-  void show_remarks();
-
-  const TurnsArguments& arguments_;
-  LoadedModel& loaded_;
-  const std::string& root_;
-  const CancelFlag& cancel_;
-  std::unique_ptr<Responder> responder_;  // to render and to compare; the session has its own
-  TimelineOptions timeline_options_;
-  TurnOptions options_;
-  std::string folder_;
-  std::unique_ptr<Session> session_;
-  std::uint32_t said_ = 0;  // messages
-  Asked last_, restarted_, interrupting_;
-  TurnsReport report_;
-};
-
-Status ScriptedChat::open(std::unique_ptr<Timeline> timeline) {
-  SessionOptions options;
-  options.cache = arguments_.cache;
-  options.engine_version = KAZEIA_VERSION;
-  options.folder = folder_;
-  options.memo_folder = root_ + "/.models";
-  KAZEIA_ASSIGN(session_, Session::open(loaded_.model, std::move(timeline), options));
-  KAZEIA_TRY(session_->can_chat());
-  show_remarks();
-  return {};
-}
-
-void ScriptedChat::close() {
-  const StateStoreCounts store = session_->counts().cache.store;
-  report_.most_bytes_in_memory = std::max(report_.most_bytes_in_memory, store.most_bytes_in_memory);
-  report_.memory_budget_bytes = store.memory_budget_bytes;
-  const NpuUse npu = session_->timeline().npu_use();
-  if (report_.npu_failure.empty()) report_.npu_failure = npu.failure;
-  remember_run(loaded_.routed, npu, arguments_.model.route);
-  session_.reset();
-}
-
-void ScriptedChat::show_remarks() {
-  for (const std::string& remark : session_->take_remarks()) fmt::print(stderr, "kazeia: warning: {}.\n", remark);
-}
-
-Result<TurnFigures> ScriptedChat::say(Asked& asked) {
-  KAZEIA_ASSIGN(std::string text, plain_text(*loaded_.model, arguments_.new_tokens, 2 * said_++));
-  ProgressBar bar("reading");
-  TurnEvents events;
-  events.on_prefill = show_on(bar);
-  KAZEIA_ASSIGN(const TurnResult turn, session_->say(std::move(text), options_, events));
-  bar.clear();
-  if (turn.stats.stop_reason == StopReason::kCancelled) return stopped();
-  show_remarks();
-  if (session_->counts().messages_left_out > 0) {
-    return Error(ErrorCode::kTooLarge,
-                 fmt::format("the script does not fit into the context of {} tokens with this model's chat template",
-                             session_->timeline().capacity_tokens()),
-                 "Give a larger --context, or fewer or shorter turns");
-  }
-  asked.conversation = session_->conversation();
-  asked.conversation.drop_last_reply();
-  KAZEIA_ASSIGN(RenderedPrompt prompt, responder_->prompt(asked.conversation, options_));
-  asked.prompt = std::move(prompt.tokens);
-  asked.reused = turn.stats.reused_tokens;
-
-  TurnFigures figures;
-  figures.prompt_tokens = turn.stats.prompt_tokens;
-  figures.reused_tokens = turn.stats.reused_tokens;
-  figures.generated_tokens = turn.stats.generated_tokens;
-  figures.ttft_ms = turn.stats.ttft_ms;
-  return figures;
-}
-
-Status ScriptedChat::put_scripted_answer(TurnFigures& turn) {
-  Conversation scripted;
-  for (Message message : session_->conversation().messages()) scripted.add(std::move(message));
-  Message answer = scripted.messages().back();
-  KAZEIA_ASSIGN(answer.content, plain_text(*loaded_.model, arguments_.answer_tokens, 2 * said_ + 1));
-  scripted.drop_last_reply();
-  scripted.add(std::move(answer));
-  const Stopwatch watch;
-  session_->replace(std::move(scripted));
-  turn.store_ms = watch.elapsed_ms();
-  return {};
-}
-
-Status ScriptedChat::idle(TurnFigures& turn) {
-  const std::size_t before = read_ahead();
-  ProgressBar bar("idle work");
-  const Stopwatch watch;
-  KAZEIA_TRY(session_->finish(options_, cancel_, show_on(bar)));
-  turn.idle_ms = watch.elapsed_ms();
-  turn.read_ahead_tokens = read_ahead() - before;
-  show_remarks();
-  return {};
-}
-
-Status ScriptedChat::wait(double milliseconds) const {
-  const Stopwatch watch;
-  while (watch.elapsed_ms() < milliseconds) {
-    if (cancel_.requested()) return stopped();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return {};
-}
-
-Status ScriptedChat::talk() {
-  for (std::size_t i = 0; i < arguments_.turns; ++i) {
-    KAZEIA_ASSIGN(TurnFigures turn, say(last_));
-    KAZEIA_TRY(put_scripted_answer(turn));
-    KAZEIA_TRY(idle(turn));
-    report_.turns.push_back(turn);
-    note(fmt::format("turn {} of {}: {} tokens, {} of them read, first token after {}; {} of idle work", i + 1,
-                     arguments_.turns, turn.prompt_tokens, turn.read_tokens(), format_duration(turn.ttft_ms),
-                     format_duration(turn.idle_ms)));
-  }
-  return {};
-}
-
-// Nothing is done ahead before this turn: what it reuses comes from the disk, in its own time.
-Status ScriptedChat::restart() {
-  close();
-  RestartFigures& figures = report_.restart;
-  drop_from_page_cache(SessionDirectory::state_folder(folder_), figures);
-  KAZEIA_ASSIGN(std::unique_ptr<Timeline> timeline, Timeline::create(loaded_.model, timeline_options_));
-  const Stopwatch watch;
-  KAZEIA_TRY(open(std::move(timeline)));
-  figures.open_ms = watch.elapsed_ms();
-  KAZEIA_ASSIGN(figures.compared.turn, say(restarted_));
-  figures.rows_from_disk = session_->counts().cache.rows_from_disk;
-  KAZEIA_TRY(put_scripted_answer(figures.compared.turn));
-  note(fmt::format("after a restart: first token after {}", format_duration(figures.compared.turn.ttft_ms)));
-  return {};
-}
-
-Status ScriptedChat::interrupt() {
-  InterruptedFigures& figures = report_.interrupted;
-  const std::size_t before = read_ahead();
-  const Stopwatch since_begin;
-  session_->begin_idle(options_);
-  KAZEIA_TRY(wait(std::max(kLeastWaitMs, report_.turns.back().idle_ms / 3)));
-  const double worked_ms = since_begin.elapsed_ms();
-  const Stopwatch stopping;
-  const SessionCounts counts = session_->counts();  // as end_idle(), and tells whether there was something to end
-  figures.stop_ms = stopping.elapsed_ms();
-  figures.background_done = counts.idle_done;
-  KAZEIA_ASSIGN(figures.compared.turn, say(interrupting_));
-  figures.compared.turn.idle_ms = worked_ms;
-  figures.compared.turn.read_ahead_tokens = counts.cache.read_ahead_tokens - before;
-  note(fmt::format("in the middle of the background work: first token after {}",
-                   format_duration(figures.compared.turn.ttft_ms)));
-  return {};
-}
-
-// The longest first: what is measured after it finds memory, threads and weights as a turn does.
-Status ScriptedChat::compare() {
-  KAZEIA_ASSIGN(const std::unique_ptr<Timeline> timeline, Timeline::create(loaded_.model, timeline_options_));
-  TurnOptions first_token = options_;
-  first_token.max_tokens = 1;
-  {
-    ProgressBar bar("reading everything");
-    TurnEvents events;
-    events.on_prefill = show_on(bar);
-    KAZEIA_ASSIGN(const TurnResult full, responder_->answer(*timeline, last_.conversation, first_token, events));
-    if (full.stats.stop_reason == StopReason::kCancelled) return stopped();
-    report_.full_read_ttft_ms = full.stats.ttft_ms;
-  }
-  note(fmt::format("the whole last prompt read: {}", format_duration(report_.full_read_ttft_ms)));
-  const auto alone = [&](const Asked& asked) { return prefill_alone(*timeline, asked.prompt, asked.reused, cancel_); };
-  KAZEIA_ASSIGN(report_.last_alone_ms, alone(last_));
-  note(fmt::format("the last turn's tokens alone: {}", format_duration(report_.last_alone_ms)));
-  KAZEIA_ASSIGN(report_.restart.compared.prefill_alone_ms, alone(restarted_));
-  KAZEIA_ASSIGN(report_.interrupted.compared.prefill_alone_ms, alone(interrupting_));
-  const std::span<const Token> last_read = std::span<const Token>(last_.prompt).subspan(last_.reused);
-  KAZEIA_ASSIGN(report_.last_alone_at_depth_0_ms, prefill_alone(*timeline, last_read, 0, cancel_));
-  return {};
-}
-
-Result<TurnsReport> ScriptedChat::run() {
-  report_.model = fs::path(arguments_.model.path).filename().string();
-  report_.architecture = loaded_.model->architecture();
-  report_.route = route_name(loaded_.routed.used);
-  report_.threads = loaded_.timeline->decode_threads();
-  report_.context_tokens = loaded_.timeline->capacity_tokens();
-  report_.new_tokens = arguments_.new_tokens;
-  report_.answer_tokens = arguments_.answer_tokens;
-  report_.thinking = options_.thinking;
-  report_.load_average = read_machine().load_average;
-  KAZEIA_ASSIGN(folder_, SessionDirectory(root_).create(kSessionName));
-  KAZEIA_TRY(open(std::move(loaded_.timeline)));
-  KAZEIA_TRY(talk());
-  KAZEIA_TRY(restart());
-  KAZEIA_TRY(interrupt());
-  report_.peak_rss_bytes = read_process_memory().peak_rss_bytes;
-  close();
-  KAZEIA_TRY(compare());
-  return std::move(report_);
-}
-
 Status check_arguments(const TurnsArguments& arguments) {
-  if (arguments.model.context_tokens && *arguments.model.context_tokens < arguments.script_tokens()) {
+  if (arguments.model.context_tokens && *arguments.model.context_tokens < arguments.script.tokens()) {
     return Error(ErrorCode::kUsage,
-                 fmt::format("the script has {} tokens, a context of {} does not hold them", arguments.script_tokens(),
+                 fmt::format("the script has {} tokens, a context of {} does not hold them", arguments.script.tokens(),
                              *arguments.model.context_tokens),
                  "Give a larger --context, or fewer or shorter turns");
   }
   std::error_code ignored;
-  if (!arguments.folder.empty() && fs::exists(fs::path(arguments.folder) / kSessionName, ignored)) {
+  if (!arguments.folder.empty() && fs::exists(fs::path(arguments.folder) / kTurnsSession, ignored)) {
     return Error(ErrorCode::kUsage, fmt::format("'{}' holds the session of an earlier run", arguments.folder),
-                 fmt::format("Remove its folder '{}', or give another --folder", kSessionName));
+                 fmt::format("Remove its folder '{}', or give another --folder", kTurnsSession));
   }
   return {};
 }
@@ -443,7 +78,7 @@ Status check_arguments(const TurnsArguments& arguments) {
 Status turns(TurnsArguments arguments) {
   KAZEIA_TRY(check_arguments(arguments));
   if (!arguments.model.context_tokens) {
-    const std::size_t wanted = arguments.script_tokens() + kReserveTokens;
+    const std::size_t wanted = arguments.script.tokens() + kReserveTokens;
     arguments.model.context_tokens =
         static_cast<std::uint32_t>((wanted + kContextStep - 1) / kContextStep * kContextStep);
   }
@@ -451,15 +86,13 @@ Status turns(TurnsArguments arguments) {
   KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/arguments.json));
   catch_stops(SecondInterrupt::kIgnored);  // from now on there is a folder to remove
   std::unique_ptr<TemporaryFolder> temporary;
-  std::string root = arguments.folder;
-  if (root.empty()) {
+  std::string folder = arguments.folder;
+  if (folder.empty()) {
     KAZEIA_ASSIGN(temporary, TemporaryFolder::create());
-    root = temporary->path();
+    folder = temporary->path();
   }
-  const Result<TurnsReport> report = ScriptedChat(arguments, loaded, root, cancel).run();
-  if (!report.ok()) return report.error().code() == ErrorCode::kCancelled ? stopped() : report.error();
-  Output output;
-  return output.write(arguments.json ? turns_json(*report) : turns_text(*report));
+  KAZEIA_ASSIGN(const TurnsReport report, measure_turns(arguments.script, arguments.model, loaded, folder, cancel));
+  return Output().write(arguments.json ? turns_json(report) : without_control_characters(turns_text(report)));
 }
 
 }  // namespace
@@ -474,21 +107,22 @@ void add_turns(CLI::App& app, Action& action) {
   add_model_flags(*verb, arguments->model);
   verb->get_option("--context")->description("Tokens of prompt and answer together (default: what the script needs)");
   constexpr std::size_t kMost = 100000;
-  verb->add_option("--turns", arguments->turns, "Turns before the restart")
+  verb->add_option("--turns", arguments->script.turns, "Turns before the restart")
       ->check(CLI::Range(std::size_t{2}, std::size_t{1000}))
       ->capture_default_str();
-  verb->add_option("--new-tokens", arguments->new_tokens, "Tokens of every message")
+  verb->add_option("--new-tokens", arguments->script.new_tokens, "Tokens of every message")
       ->check(CLI::Range(std::size_t{1}, kMost))
       ->capture_default_str();
-  verb->add_option("--answer-tokens", arguments->answer_tokens, "Tokens to generate, and of every scripted answer")
+  verb->add_option("--answer-tokens", arguments->script.answer_tokens,
+                   "Tokens to generate, and of every scripted answer")
       ->check(CLI::Range(std::size_t{1}, kMost))
       ->capture_default_str();
-  verb->add_flag("--no-think", arguments->no_think, "Answer without thinking first (models that can choose)");
-  verb->add_option("--checkpoint-memory", arguments->cache.memory_budget_bytes,
+  verb->add_flag("!--no-think", arguments->script.thinking, "Answer without thinking first (models that can choose)");
+  verb->add_option("--checkpoint-memory", arguments->script.cache.memory_budget_bytes,
                    "Most memory for states that may be wanted again; 256MB if not given")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->type_name("SIZE");
-  verb->add_flag("--checkpoint-f16", arguments->cache.half_checkpoints,
+  verb->add_flag("--checkpoint-f16", arguments->script.cache.half_checkpoints,
                  "Keep recurrent states in half precision: half the bytes, not exact");
   verb->add_option("--folder", arguments->folder,
                    "Where the session is kept, and stays (default: a temporary folder, removed at the end)")
