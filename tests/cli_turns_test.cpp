@@ -109,6 +109,22 @@ TEST_P(TurnsVerb, ReadsOnlyTheMessageInEveryTurnAndAfterARestart) {
   EXPECT_EQ(json["context_tokens"], 1024U);
 }
 
+// With an answer so long that the message does come in the middle.
+TEST_P(TurnsVerb, ReadsNothingAgainThatWasReadAheadBeforeAnInterruption) {
+  const Scratch scratch;
+  const Outcome outcome = run({"turns", model_path(GetParam()), "--turns", "2", "--new-tokens", "60", "--answer-tokens",
+                               "900", "--threads", "1", "--json"},
+                              temporary_files_in(scratch.path("")));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  const Json& interrupted = json["interrupted"];
+  const std::size_t grown =
+      interrupted["prompt_tokens"].get<std::size_t>() - json["restart"]["prompt_tokens"].get<std::size_t>();
+  EXPECT_GE(grown, 900U + kNewTokens - 4);
+  EXPECT_LE(interrupted["read_tokens"].get<std::size_t>() + interrupted["read_ahead_tokens"].get<std::size_t>(),
+            grown + kAround);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, TurnsVerb, testing::Values(kDense, kHybrid), [](const auto& parameter) {
   return std::string(parameter.param == kDense ? "Dense" : "Hybrid");
 });

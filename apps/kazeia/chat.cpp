@@ -126,11 +126,7 @@ void Chat::show_remarks() {
 }
 
 void Chat::greet() {
-  if (!arguments_.system.empty()) {
-    Conversation conversation = session_->conversation();
-    conversation.set_system(valid_utf8(arguments_.system));
-    session_->replace(std::move(conversation));
-  }
+  if (!arguments_.system.empty()) session_->set_system(valid_utf8(arguments_.system));
   show_remarks();
   const Conversation& conversation = session_->conversation();
   if (interactive_) {
@@ -150,7 +146,9 @@ Status Chat::talk() {
   KAZEIA_TRY(validate(options_.sampling));
   greet();
   for (;;) {
-    session_->begin_idle(options_);
+    // Through a pipe the next line may come at any moment, and "same seed, same text" shall hold; a program that asks
+    // for JSON is one that people sit in front of.
+    if (interactive_ || arguments_.json) session_->begin_idle(options_);
     const std::optional<std::string> message = read_message();
     session_->end_idle();
     if (!message) break;
@@ -166,7 +164,7 @@ Status Chat::talk() {
   return {};
 }
 
-// What was not done ahead for the next start. The messages are safe already.
+// What was not done ahead for the next start.
 Status Chat::finish() {
   if (arguments_.session.empty() || session_->conversation().empty()) return {};
   cancel_.clear();
@@ -180,7 +178,8 @@ Status Chat::finish() {
   if (!finished.ok() && finished.error().code() == ErrorCode::kCancelled) return {};
   if (!finished.ok()) {
     report(Error(finished.error().code(), "the state is not saved: " + finished.error().message(),
-                 "The messages are; the next start reads them again"));
+                 session_->stored() ? "The messages are; the next start reads them again"
+                                    : "Neither are the last messages: free some space"));
   }
   return {};
 }
@@ -255,7 +254,11 @@ Result<Chat::Next> Chat::command(std::string_view line) {
     cleared.clear();
     session_->replace(std::move(cleared));
     last_.reset();
-    note("The conversation is forgotten.");
+    note(arguments_.session.empty()
+             ? "The conversation is forgotten."
+             : fmt::format("The conversation begins anew. (Its file still holds what was said; `kazeia sessions rm {}` "
+                           "removes it.)",
+                           arguments_.session));
   } else if (name == "/regen") {
     KAZEIA_TRY(regenerate());
   } else if (name == "/save") {
@@ -362,9 +365,10 @@ Status chat(const ChatArguments& arguments) {
   KAZEIA_ASSIGN(const SessionOptions options, session_options(arguments));
   // While the model loads, a second Ctrl-C may end the process; later it would lose the conversation.
   CancelFlag& cancel = catch_interrupts(SecondInterrupt::kEndsProcess);
-  KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/arguments.json));
-  catch_interrupts(SecondInterrupt::kIgnored);
+  KAZEIA_ASSIGN(LoadedModel loaded,
+                load_model(arguments.model, cancel, /*quiet=*/arguments.json, arguments.cache.memory_budget_bytes));
   KAZEIA_ASSIGN(std::unique_ptr<Session> session, Session::open(loaded.model, std::move(loaded.timeline), options));
+  catch_interrupts(SecondInterrupt::kIgnored);
   const Timeline& timeline = session->timeline();
   Chat talk(arguments, loaded, std::move(session), cancel);
   Status status = talk.talk();

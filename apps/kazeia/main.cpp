@@ -26,12 +26,15 @@ int main(int argc, char** argv) {
   cli::add_run(app, action);
   cli::add_chat(app, action);
   cli::add_sessions(app, action);
+  cli::add_ledger(app, action);
   cli::add_inspect(app, action);
   cli::add_synth(app, action);
+  cli::add_plan(app, action);
   cli::add_prepare(app, action);
   cli::add_doctor(app, action);
   cli::add_quality(app, action);
   cli::add_turns(app, action);
+  cli::add_bench(app, action);
   cli::add_versus(app, action);
   cli::add_probe(app, action);
 

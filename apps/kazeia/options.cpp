@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
+#include "engine/forecast.h"
+#include "plan/memory_plan.h"
 #include "terminal.h"
 
 namespace kazeia::cli {
@@ -64,6 +67,19 @@ void add_model_flags(CLI::App& verb, ModelFlags& flags) {
                   "Tokens of prompt and answer together (default: 4096, or what the model was trained with if less)")
       ->check(CLI::Range(1U, (1U << 31) - 256));
   verb.add_option("--threads", flags.threads, "Default: the physical performance cores")->check(CLI::Range(1, 512));
+  verb.add_option_function<std::string>(
+          "--kv", [&flags](const std::string& name) { flags.kv_type = *kv_type_of_name(name); },
+          "Type of the KV cache: f16 (default), q8_0 (half of it), q4_0 (a quarter); coarser ones change answers a "
+          "little")
+      ->check(CLI::IsMember({"f16", "q8_0", "q4_0"}))
+      ->type_name("TYPE");
+  verb.add_option("--ubatch", flags.ubatch_tokens, "Widest piece of a prompt that is read at once (default 512)")
+      ->check(CLI::Range(1U, 65536U));
+  verb.add_option(
+          "--budget", flags.budget_bytes,
+          "Most memory it may take; more is refused before loading (default: 4GB, or what is free; 0 = no limit)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->type_name("SIZE");
   add_weight_flags(verb, flags.weights);
   add_route_flags(verb, flags.route);
 }
@@ -100,7 +116,17 @@ std::string npu_sentence(const NpuUse& use) {
   return text;
 }
 
-Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet) {
+TimelineOptions ModelFlags::timeline() const {
+  TimelineOptions options;
+  options.context_tokens = context_tokens.value_or(kDefaultContextTokens);
+  options.decode_threads = options.prefill_threads = threads;
+  options.kv_type = kv_type;
+  options.ubatch_tokens = ubatch_tokens;
+  return options;
+}
+
+Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet,
+                               std::uint64_t checkpoint_bytes) {
   if (flags.weights.upstream_layouts &&
       (flags.route.route == Route::kNpuPrefill || flags.route.route == Route::kNpuOnly)) {
     return Error(ErrorCode::kUsage,
@@ -110,6 +136,15 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
   }
   const Stopwatch watch;
   LoadedModel loaded;
+  const std::uint64_t budget =
+      flags.budget_bytes.value_or(plan::default_budget_bytes(read_machine().available_memory_bytes));
+  KAZEIA_TRY(check_forecast(flags.path,
+                            {.placement = Placement::kCpu,
+                             .timeline = flags.timeline(),
+                             .checkpoint_bytes = checkpoint_bytes,
+                             .tile_cache = !flags.weights.tile_cache_directory.empty(),
+                             .cut_to_trained = !flags.context_tokens.has_value()},
+                            budget));
   {
     ProgressBar bar("loading");
     ModelOptions options = flags.weights.options();
@@ -120,11 +155,9 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
   }
   if (!loaded.routed.note.empty()) fmt::print(stderr, "kazeia: {}.\n", loaded.routed.note);
   if (!quiet) print_refused(*loaded.model);
-  TimelineOptions options;
+  TimelineOptions options = flags.timeline();
   options.npu = loaded.routed.npu;
   options.context_tokens = context_for(*loaded.model, flags, quiet);
-  options.decode_threads = flags.threads;
-  options.prefill_threads = flags.threads;
   KAZEIA_ASSIGN(loaded.timeline, Timeline::create(loaded.model, options));
   loaded.load_ms = watch.elapsed_ms();
   return loaded;

@@ -217,15 +217,15 @@ Status prepare(const PrepareArguments& arguments) {
   report.dry_run = arguments.dry_run;
   report.max_ratio = arguments.max_ratio;
   report.max_divergence = arguments.max_divergence;
-  const Status target = arguments.output.empty() ? Status() : check_target(source, arguments, header.file_bytes());
+  Status target = arguments.output.empty() ? Status() : check_target(source, arguments, header.file_bytes());
   if (arguments.dry_run) {
     if (!target.ok()) fmt::print(stderr, "kazeia: warning: {}\n", target.error().sentence());
     return print(report, arguments.json);
   }
-  KAZEIA_TRY(target);
+  if (!target.ok()) return target;
 
   const CancelFlag& cancel = catch_stops(SecondInterrupt::kIgnored);
-  const Status made = make(source, preparation, header, arguments, cancel, report);
+  Status made = make(source, preparation, header, arguments, cancel, report);
   if (!made.ok() && made.error().code() == ErrorCode::kCancelled) {
     return Error(ErrorCode::kCancelled, fmt::format("stopped; '{}' was not written", arguments.output));
   }

@@ -1,16 +1,23 @@
-// `kazeia probe`: our side of `kazeia versus`, one measured process. Not listed in --help: a person wants `versus`.
+// `kazeia probe`: one measured process of `kazeia bench` and of our side of `kazeia versus`. Not listed in --help: a
+// person wants one of these.
 
-#include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "bench/child.h"
+#include "bench/child_line.h"
 #include "bench/steps.h"
+#include "engine/route.h"
 #include "engine/timeline.h"
+#include "npu/device.h"
+#include "options.h"
+#include "probe_chat.h"
 #include "verbs.h"
 
 namespace kazeia::cli {
@@ -22,49 +29,94 @@ struct ProbeArguments {
   std::uint32_t context_tokens = 0;
   std::vector<std::string> steps;
   std::string tile_cache;
+  std::string kv_type = "f16";
+  RouteOptions route;
+  bool only_on_route = false;
+  std::string hash_memo;  // not empty: the model's hash is told, too
 };
 
-void report(const std::string& name, double value) {
-  std::printf("{\"name\":\"%s\",\"value\":%.6f}\n", name.c_str(), value);
-  std::fflush(stdout);
+struct Steps {
+  std::vector<bench::Step> plain;
+  std::vector<ChatStep> chats;
+  bool first_token = false;
+};
+
+Result<Steps> parse_steps(const std::vector<std::string>& words) {
+  Steps steps;
+  for (const std::string& word : words) {
+    if (const auto plain = bench::parse_step(word)) {
+      steps.plain.push_back(*plain);
+    } else if (const auto chat = parse_chat_step(word)) {
+      if (chat->kind == ChatStep::Kind::kFirstToken) {
+        steps.first_token = true;
+      } else {
+        steps.chats.push_back(*chat);
+      }
+    } else {
+      return Error(ErrorCode::kUsage, fmt::format("'{}' is not a step", word),
+                   "Use prefill:TOKENS, decode:DEPTH:TOKENS, ttft, turn:NEW:ANSWER or soak:SECONDS:INTERVAL");
+    }
+  }
+  return steps;
 }
 
-Status probe(const ProbeArguments& arguments) {
-  std::vector<bench::Step> steps;
-  for (const std::string& word : arguments.steps) {
-    const auto step = bench::parse_step(word);
-    if (!step) {
-      return Error(ErrorCode::kUsage, fmt::format("'{}' is not a step", word),
-                   "Use prefill:TOKENS or decode:DEPTH:TOKENS");
-    }
-    steps.push_back(*step);
-  }
-  const Stopwatch load;
-  ModelOptions model_options;
-  model_options.tile_cache_directory = arguments.tile_cache;
-  KAZEIA_ASSIGN(const std::shared_ptr<const Model> model, Model::load(arguments.model, model_options));
-  report("load_ms", load.elapsed_ms());
-  TimelineOptions options;
-  options.context_tokens = arguments.context_tokens;
-  options.decode_threads = options.prefill_threads = arguments.threads;
-  KAZEIA_ASSIGN(const std::unique_ptr<Timeline> timeline, Timeline::create(model, options));
-  Tokens greeting;
-  for (int i = 0; i < 16; ++i) greeting.push_back(bench::nth_token(i));
-  KAZEIA_TRY(timeline->prefill(greeting));
-  report("first_token_ms", load.elapsed_ms());
+// As a row of a table says it; the reason is in the route's note.
+const char* route_status(const RoutedModel& routed, Route asked) {
+  if (asked == Route::kAuto || routed.used == asked) return "used";
+  if (routed.check && !routed.check->passed) return "self-check failed";
+  return npu::Device::opened() == nullptr ? "no NPU" : "not usable";
+}
 
+Status run_plain(Timeline& timeline, const std::vector<bench::Step>& steps) {
   Status failure;
   const auto keep = [&](Status status) {
     const bool ok = status.ok();
     if (!ok) failure = std::move(status);
     return ok;
   };
-  const bench::Subject subject{[&] { timeline->reset(); },
-                               [&] { return static_cast<std::int64_t>(timeline->token_count()); },
-                               [&](const Tokens& prompt) { return keep(timeline->prefill(prompt)); },
-                               [&](Token token) { return keep(timeline->decode(token)); }};
-  if (!bench::run_steps(subject, steps, report)) return failure;
-  report("peak_rss_bytes", static_cast<double>(read_process_memory().peak_rss_bytes));
+  const bench::Subject subject{[&] { timeline.reset(); },
+                               [&] { return static_cast<std::int64_t>(timeline.token_count()); },
+                               [&](const Tokens& prompt) { return keep(timeline.prefill(prompt)); },
+                               [&](Token token) { return keep(timeline.decode(token)); }};
+  return bench::run_steps(subject, steps, bench::tell_sample, bench::tell_begin) ? Status() : failure;
+}
+
+Status probe(const ProbeArguments& arguments) {
+  bench::end_with_parent();
+  KAZEIA_ASSIGN(const Steps steps, parse_steps(arguments.steps));
+  const Stopwatch load;
+  ModelOptions model_options;
+  model_options.tile_cache_directory = arguments.tile_cache;
+  KAZEIA_ASSIGN(const RoutedModel routed, load_on_route(arguments.model, model_options, arguments.route));
+  bench::tell_fact("route", std::string(route_name(routed.used)));
+  bench::tell_fact("route_status", route_status(routed, arguments.route.route));
+  bench::tell_fact("route_note", routed.note);
+  if (arguments.only_on_route && routed.used != arguments.route.route) return {};
+
+  TimelineOptions options;
+  options.npu = routed.npu;
+  options.context_tokens = arguments.context_tokens;
+  options.decode_threads = options.prefill_threads = arguments.threads;
+  options.kv_type = kv_type_of_name(arguments.kv_type).value_or(KvType::kF16);
+  KAZEIA_ASSIGN(std::unique_ptr<Timeline> timeline, Timeline::create(routed.model, options));
+  bench::tell_sample("load_ms", load.elapsed_ms());
+  Tokens greeting;
+  for (int i = 0; i < 16; ++i) greeting.push_back(bench::nth_token(i));
+  KAZEIA_TRY(timeline->prefill(greeting));
+  bench::tell_sample("first_token_ms", load.elapsed_ms());
+
+  if (steps.first_token) KAZEIA_TRY(measure_first_token(routed.model, *timeline));
+  KAZEIA_TRY(run_plain(*timeline, steps.plain));
+  // Before the chat, which keeps states that the other side of a comparison knows nothing of.
+  bench::tell_sample("peak_rss_bytes", static_cast<double>(read_process_memory().peak_rss_bytes));
+  NpuUse use = timeline->npu_use();
+  if (!steps.chats.empty()) KAZEIA_TRY(measure_chat(routed.model, std::move(timeline), steps.chats, use));
+  if (!use.failure.empty()) bench::tell_fact("npu_failure", use.failure);
+  remember_run(routed, use, arguments.route);
+  if (!arguments.hash_memo.empty()) {
+    KAZEIA_ASSIGN(const std::string hash, routed.model->content_hash(arguments.hash_memo));
+    bench::tell_fact("model_hash", hash);
+  }
   return {};
 }
 
@@ -72,13 +124,18 @@ Status probe(const ProbeArguments& arguments) {
 
 void add_probe(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ProbeArguments>();
-  CLI::App* verb = app.add_subcommand("probe", "One measured process of `versus`; prints a JSON object a line.");
+  arguments->route.route = Route::kCpu;
+  CLI::App* verb = app.add_subcommand("probe", "One measured process; prints a JSON object a line.");
   verb->group("");
   verb->add_option("MODEL", arguments->model)->required();
   verb->add_option("THREADS", arguments->threads)->required();
   verb->add_option("CONTEXT", arguments->context_tokens)->required();
-  verb->add_option("STEP", arguments->steps, "prefill:TOKENS or decode:DEPTH:TOKENS")->required();
+  verb->add_option("STEP", arguments->steps, "prefill:TOKENS, decode:DEPTH:TOKENS, ttft, turn:NEW:ANSWER, ...");
   verb->add_option("--tile-cache", arguments->tile_cache);
+  verb->add_option("--kv", arguments->kv_type)->check(CLI::IsMember({"f16", "q8_0", "q4_0"}));
+  add_route_flags(*verb, arguments->route);
+  verb->add_flag("--only-on-route", arguments->only_on_route, "Measure nothing if it came to another route");
+  verb->add_option("--hash-memo", arguments->hash_memo);
   verb->callback([arguments, &action] { action = [arguments] { return probe(*arguments); }; });
 }
 

@@ -250,11 +250,11 @@ Status answer(const RunArguments& arguments, Output& output, CancelFlag& cancel)
   KAZEIA_ASSIGN(const Request request, make_request(arguments, cancel));
   Reply reply;
   KAZEIA_ASSIGN(reply.loaded, load_model(arguments.model, cancel, arguments.quiet || arguments.json));
-  const Status printed = arguments.json ? print_json(arguments, reply, request, output)
-                                        : print_text(arguments, reply, request, output, cancel);
+  Status printed = arguments.json ? print_json(arguments, reply, request, output)
+                                  : print_text(arguments, reply, request, output, cancel);
   // Also if the run ended in an error: the device may be why.
   remember_run(reply.loaded.routed, reply.loaded.timeline->npu_use(), arguments.model.route);
-  KAZEIA_TRY(printed);
+  if (!printed.ok()) return printed;
   if (reply.turn.stats.stop_reason == StopReason::kCancelled) {
     return Error(ErrorCode::kCancelled, "stopped before the answer was complete");
   }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "base/machine.h"
 #include "base/units.h"
 #include "chat/turn.h"
+#include "plain_text.h"
 #include "session/directory.h"
 #include "session/session.h"
 #include "terminal.h"
@@ -46,32 +46,6 @@ Timeline::Progress show_on(ProgressBar& bar) {
   return [&bar](std::size_t done, std::size_t total) {
     bar.update(static_cast<double>(done) / static_cast<double>(total));
   };
-}
-
-// Words in an order that `seed` chooses, cut so that the model's tokeniser makes `count` tokens of them, give or take
-// one or two where a cut is tokenised in another way than the whole.
-Result<std::string> plain_text(const Model& model, std::size_t count, std::uint32_t seed) {
-  static constexpr std::array kWords{
-      "river",  "stone",  "garden", "window",  "morning", "paper", "bridge",  "winter", "letter",  "mountain", "table",
-      "summer", "road",   "forest", "kitchen", "silver",  "water", "village", "music",  "evening", "harbour",  "orange",
-      "travel", "field",  "engine", "market",  "island",  "cloud", "history", "candle", "station", "simple",   "green",
-      "house",  "answer", "number", "story",   "friend",  "north", "ocean",   "bread"};
-  std::string text;
-  // A word is one token at least.
-  for (std::size_t i = 0; i <= count; ++i) {
-    seed = seed * 1664525U + 1013904223U;
-    if (i > 0) text += ' ';
-    text += kWords[(seed >> 16) % kWords.size()];
-  }
-  KAZEIA_ASSIGN(const Tokens whole, model.tokenize(text, /*add_special=*/false, /*parse_special=*/false));
-  std::size_t kept = std::min(count, whole.size());
-  for (int attempt = 0;; ++attempt) {
-    text.clear();
-    for (std::size_t i = 0; i < kept; ++i) text += model.piece(whole[i]);
-    KAZEIA_ASSIGN(const Tokens cut, model.tokenize(text, false, false));
-    if (cut.size() == count || attempt == 4) return text;
-    kept = std::clamp<std::size_t>(kept + count - cut.size(), 1, whole.size());
-  }
 }
 
 std::uint64_t resident_bytes(const std::string& path) {

@@ -59,13 +59,14 @@ std::string turns_text(const TurnsReport& report) {
                       format_duration(report.full_read_ttft_ms), report.full_read_ratio());
   const RestartFigures& restart = report.restart;
   text += fmt::format(
-      "After a restart, with {} of state on disk, {}: first token after {}, {} tokens read, {:.2f} times alone.\n",
+      "After a restart, with {} of state on disk, {}: first token after {}, {} tokens read, {:.2f} times what they "
+      "take alone.\n",
       format_bytes(restart.state_bytes), disk_part(restart), format_duration(restart.compared.turn.ttft_ms),
       restart.compared.turn.read_tokens(), restart.compared.ratio());
   const ComparedTurn& interrupted = report.interrupted.compared;
-  text +=
-      fmt::format("{}: first token after {}, {} tokens read, {:.2f} times alone.\n", interruption(report.interrupted),
-                  format_duration(interrupted.turn.ttft_ms), interrupted.turn.read_tokens(), interrupted.ratio());
+  text += fmt::format("{}: first token after {}, {} tokens read, {:.2f} times what they take alone.\n",
+                      interruption(report.interrupted), format_duration(interrupted.turn.ttft_ms),
+                      interrupted.turn.read_tokens(), interrupted.ratio());
   text += fmt::format("Memory: kept states {} at most (budget {}), the whole process {}.\n",
                       format_bytes(report.most_bytes_in_memory), format_bytes(report.memory_budget_bytes),
                       format_bytes(report.peak_rss_bytes));

@@ -1,15 +1,14 @@
 // `kazeia versus`: upstream's default CPU configuration against the tiles, on this machine, in one run.
 //
 // Every repetition is a pair of fresh processes, upstream first, then tiles, asked for the same steps on the same
-// number of threads. The quoted ratio is the median over the pairs, so that a machine that drifts slows both sides.
+// number of threads, by the protocol of bench/protocol.h. The quoted ratio is the median over the pairs.
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +18,8 @@
 #include "base/units.h"
 #include "bench/bandwidth.h"
 #include "bench/child.h"
+#include "bench/protocol.h"
+#include "bench/settle.h"
 #include "bench/statistics.h"
 #include "gguf/reader.h"
 #include "plan/threads.h"
@@ -69,60 +70,32 @@ std::vector<std::string> steps(bool quick) {
   return {"decode:0:48", "prefill:128", "prefill:512", "prefill:2048", "decode:4096:32"};
 }
 
-using Samples = std::map<std::string, std::vector<double>>;
-
-struct Sides {
-  Samples upstream;
-  Samples tiles;
-};
-
-Status run_side(std::vector<std::string> command, const VersusArguments& arguments, const std::string& label,
-                Samples& samples, const CancelFlag& cancel) {
-  command.push_back(arguments.model);
-  command.push_back(std::to_string(arguments.threads));
-  command.push_back(arguments.quick ? "1024" : "4352");
-  for (const std::string& step : steps(arguments.quick)) command.push_back(step);
-  if (label == "tiles" && !arguments.tile_cache.empty()) {
-    command.push_back("--tile-cache");
-    command.push_back(arguments.tile_cache);
-  }
-  return bench::run_child(
-      command,
-      [&](std::string_view line) {
-        const Json json = Json::parse(line, nullptr, false);
-        if (!json.is_object() || !json.contains("name") || !json.contains("value")) return;
-        const std::string name = json["name"].get<std::string>();
-        const double value = json["value"].get<double>();
-        samples[name].push_back(value);
-        std::fprintf(stderr, "  %-8s %-16s %.1f\n", label.c_str(), name.c_str(), value);
-      },
-      &cancel);
-}
-
-// "Load" is compared with the file in the page cache and memory at hand, for both sides alike.
-void settle(const std::vector<std::string>& parts, std::uint64_t memory_bytes) {
-  bench::touch_memory(memory_bytes);
-  std::vector<char> buffer(std::size_t{4} << 20);
-  for (const std::string& part : parts) {
-    std::ifstream file(part, std::ios::binary);
-    while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
-    }
-  }
-}
+using bench::SampleTable;
 
 struct Report {
-  Sides sides;
+  SampleTable upstream;
+  SampleTable tiles;
+  std::string disturbance;
   double plain_read_gbps = 0;
   double decode_share = 0;
   double worst_variation = 0;
   std::string noisiest;
 };
 
-void find_variation(const Samples& samples, const std::string& side, Report& report) {
+// What either side is asked; only the program in front of it differs.
+std::vector<std::string> command(std::vector<std::string> program, const VersusArguments& arguments) {
+  program.push_back(arguments.model);
+  program.push_back(std::to_string(arguments.threads));
+  program.push_back(arguments.quick ? "1024" : "4352");
+  for (const std::string& step : steps(arguments.quick)) program.push_back(step);
+  return program;
+}
+
+void find_variation(const SampleTable& samples, const std::string& side, Report& report) {
   for (const Figure& figure : figures()) {
-    const auto found = samples.find(figure.sample);
-    if (found == samples.end()) continue;
-    const double variation = bench::coefficient_of_variation(found->second);
+    const std::vector<double>* found = samples.find(figure.sample);
+    if (found == nullptr) continue;
+    const double variation = bench::coefficient_of_variation(*found);
     if (variation <= report.worst_variation) continue;
     report.worst_variation = variation;
     report.noisiest = side + " " + figure.key;
@@ -132,14 +105,14 @@ void find_variation(const Samples& samples, const std::string& side, Report& rep
 Json to_json(const VersusArguments& arguments, const Report& report) {
   Json ratios, upstream, tiles, spread;
   for (const Figure& figure : figures()) {
-    const auto a = report.sides.tiles.find(figure.sample);
-    const auto b = report.sides.upstream.find(figure.sample);
-    if (a == report.sides.tiles.end() || b == report.sides.upstream.end()) continue;
-    const bench::Ratio ratio = bench::paired_ratio(a->second, b->second);
+    const std::vector<double>* a = report.tiles.find(figure.sample);
+    const std::vector<double>* b = report.upstream.find(figure.sample);
+    if (a == nullptr || b == nullptr) continue;
+    const bench::Ratio ratio = bench::paired_ratio(*a, *b);
     ratios[figure.key] = ratio.median;
     spread[figure.key] = {ratio.low, ratio.high};
-    upstream[figure.key] = b->second;
-    tiles[figure.key] = a->second;
+    upstream[figure.key] = *b;
+    tiles[figure.key] = *a;
   }
   return {{"model", std::filesystem::path(arguments.model).filename().string()},
           {"threads", arguments.threads},
@@ -151,23 +124,58 @@ Json to_json(const VersusArguments& arguments, const Report& report) {
           {"plain_read_gbps", report.plain_read_gbps},
           {"decode_bandwidth_share", report.decode_share},
           {"worst_variation", report.worst_variation},
+          {"disturbance", report.disturbance},
           {"load_average", read_machine().load_average}};
 }
 
 void print_table(const Report& report) {
   fmt::print("{:<14} {:>12} {:>12}        {:>6}  {}\n", "", "upstream", "tiles", "ratio", "pairs");
   for (const Figure& figure : figures()) {
-    const auto a = report.sides.tiles.find(figure.sample);
-    const auto b = report.sides.upstream.find(figure.sample);
-    if (a == report.sides.tiles.end() || b == report.sides.upstream.end()) continue;
-    const bench::Ratio ratio = bench::paired_ratio(a->second, b->second);
+    const std::vector<double>* a = report.tiles.find(figure.sample);
+    const std::vector<double>* b = report.upstream.find(figure.sample);
+    if (a == nullptr || b == nullptr) continue;
+    const bench::Ratio ratio = bench::paired_ratio(*a, *b);
     fmt::print("{:<14} {:>12.1f} {:>12.1f} {:<6} {:>6.2f}x  {:.2f} to {:.2f}\n", figure.key,
-               bench::median(b->second) * figure.scale, bench::median(a->second) * figure.scale, figure.unit,
-               ratio.median, ratio.low, ratio.high);
+               bench::median(*b) * figure.scale, bench::median(*a) * figure.scale, figure.unit, ratio.median, ratio.low,
+               ratio.high);
   }
   fmt::print("plain read {:.1f} GB/s; decode at depth 0 reads the weights at {:.0f} % of it\n", report.plain_read_gbps,
              report.decode_share * 100);
   fmt::print("largest variation {:.1f} % ({})\n", report.worst_variation * 100, report.noisiest);
+  if (!report.disturbance.empty()) fmt::print("disturbed: {}\n", report.disturbance);
+}
+
+Result<Report> measure(const std::vector<bench::Configuration>& sides, const VersusArguments& arguments,
+                       const MachineFacts& machine, std::uint64_t weight_bytes, const std::vector<std::string>& parts,
+                       const CancelFlag& cancel) {
+  Report report;
+  bench::ProtocolOptions options;
+  options.least_repetitions = options.most_repetitions = arguments.repetitions;
+  const std::uint64_t memory_bytes = bench::memory_to_settle(weight_bytes, machine.available_memory_bytes);
+  options.prepare = [&] { bench::settle(parts, memory_bytes); };
+  bench::ProtocolEvents events;
+  events.on_repetition = [&](int repetition) {
+    std::fprintf(stderr, "repetition %d of %d\n", repetition + 1, arguments.repetitions);
+    // A shared machine's bandwidth changes by the minute: the best of all repetitions is its limit.
+    report.plain_read_gbps = std::max(report.plain_read_gbps, bench::plain_read_gbps(arguments.threads, kReadBytes, 3));
+  };
+  events.on_sample = [](const std::string& label, const std::string& name, double value) {
+    std::fprintf(stderr, "  %-8s %-16s %.1f\n", label.c_str(), name.c_str(), value);
+  };
+  events.on_remark = [](const std::string& sentence) { std::fprintf(stderr, "kazeia: %s\n", sentence.c_str()); };
+  bench::MachineReader reader;
+  KAZEIA_ASSIGN(bench::Measurement measurement,
+                bench::measure(sides, options, bench::real_seams(reader), events, &cancel));
+  report.upstream = std::move(measurement.sides[0].samples);
+  report.tiles = std::move(measurement.sides[1].samples);
+  report.disturbance = std::move(measurement.disturbance);
+  const std::vector<double>* decode = report.tiles.find("decode_0");
+  if (decode != nullptr && report.plain_read_gbps > 0) {
+    report.decode_share = bench::median(*decode) * static_cast<double>(weight_bytes) / (report.plain_read_gbps * 1e9);
+  }
+  find_variation(report.upstream, "upstream", report);
+  find_variation(report.tiles, "tiles", report);
+  return report;
 }
 
 Status versus(VersusArguments arguments) {
@@ -190,27 +198,15 @@ Status versus(VersusArguments arguments) {
     std::fprintf(stderr, "kazeia: the load average is %.1f; other programs disturb this measurement\n",
                  machine.load_average);
   }
-  const CancelFlag& cancel = catch_interrupts(SecondInterrupt::kEndsProcess);
+  const CancelFlag& cancel = catch_stops(SecondInterrupt::kEndsProcess);
 
-  Report report;
-  // What either side may need at its peak, so that neither pays for memory that the machine has lent out meanwhile.
-  const std::uint64_t touched = std::min(2 * weight_bytes + kGiB, machine.available_memory_bytes / 2);
-  for (int i = 0; i < arguments.repetitions; ++i) {
-    std::fprintf(stderr, "repetition %d of %d\n", i + 1, arguments.repetitions);
-    // A shared machine's bandwidth changes by the minute: the best of all repetitions is its limit.
-    report.plain_read_gbps = std::max(report.plain_read_gbps, bench::plain_read_gbps(arguments.threads, kReadBytes, 3));
-    settle(parts, touched);
-    KAZEIA_TRY(run_side({peer}, arguments, "upstream", report.sides.upstream, cancel));
-    settle(parts, touched);
-    KAZEIA_TRY(run_side({self, "probe"}, arguments, "tiles", report.sides.tiles, cancel));
+  std::vector<std::string> tiles = command({self, "probe"}, arguments);
+  if (!arguments.tile_cache.empty()) {
+    tiles.emplace_back("--tile-cache");
+    tiles.push_back(arguments.tile_cache);
   }
-  const double decode = bench::median(report.sides.tiles["decode_0"]);
-  if (report.plain_read_gbps > 0) {
-    report.decode_share = decode * static_cast<double>(weight_bytes) / (report.plain_read_gbps * 1e9);
-  }
-  find_variation(report.sides.upstream, "upstream", report);
-  find_variation(report.sides.tiles, "tiles", report);
-
+  KAZEIA_ASSIGN(Report report, measure({{"upstream", command({peer}, arguments), {}}, {"tiles", tiles, {}}}, arguments,
+                                       machine, weight_bytes, parts, cancel));
   if (report.worst_variation > kMostVariation && !arguments.accept_noise) {
     return Error(ErrorCode::kEngine,
                  fmt::format("{} varied by {:.1f} % between repetitions, more than the {:.0f} % that may be reported",

@@ -1,5 +1,6 @@
-// The other side of `kazeia versus`: llama.cpp's plain API with its own defaults, built as upstream ships it (OpenMP
-// included). Loads a model, runs the steps that it is given, prints one JSON object a line.
+// The other side of `kazeia versus` and of `kazeia bench --baseline upstream`: llama.cpp's plain API with its own
+// defaults, built as upstream ships it (OpenMP included). Loads a model, runs the steps that it is given, prints one
+// JSON object a line.
 //   kazeia-upstream-peer MODEL THREADS CONTEXT STEP...
 
 #include <cstdio>
@@ -10,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "bench/child.h"
+#include "bench/child_line.h"
 #include "bench/steps.h"
 #include "llama.h"
 
@@ -20,12 +23,8 @@ int fail(const char* what) {
   return 7;
 }
 
-void report(const std::string& name, double value) {
-  std::printf("{\"name\":\"%s\",\"value\":%.6f}\n", name.c_str(), value);
-  std::fflush(stdout);
-}
-
 int run(int argc, char** argv) {
+  kazeia::bench::end_with_parent();
   if (argc < 5) return fail("usage: MODEL THREADS CONTEXT STEP...");
   std::vector<kazeia::bench::Step> steps;
   for (int i = 4; i < argc; ++i) {
@@ -37,8 +36,8 @@ int run(int argc, char** argv) {
   const kazeia::Stopwatch load;
   llama_backend_init();
   llama_model* model = llama_model_load_from_file(argv[1], llama_model_default_params());
+  // Upstream maps the file and reads it when it is used: its loading ends with the first token.
   if (model == nullptr) return fail("cannot load the model");
-  report("load_ms", load.elapsed_ms());
 
   llama_context_params params = llama_context_default_params();
   params.n_threads = params.n_threads_batch = std::atoi(argv[2]);
@@ -60,7 +59,7 @@ int run(int argc, char** argv) {
   for (std::size_t i = 0; i < greeting.size(); ++i)
     greeting[i] = kazeia::bench::nth_token(static_cast<std::int64_t>(i));
   if (!decode(greeting)) return fail("decoding failed");
-  report("first_token_ms", load.elapsed_ms());
+  kazeia::bench::tell_sample("first_token_ms", load.elapsed_ms());
 
   const kazeia::bench::Subject subject{[&] {
                                          llama_memory_clear(llama_get_memory(context), true);
@@ -68,8 +67,9 @@ int run(int argc, char** argv) {
                                        },
                                        [&] { return count; }, decode,
                                        [&](std::int32_t token) { return decode({token}); }};
-  if (!kazeia::bench::run_steps(subject, steps, report)) return fail("decoding failed");
-  report("peak_rss_bytes", static_cast<double>(kazeia::read_process_memory().peak_rss_bytes));
+  if (!kazeia::bench::run_steps(subject, steps, kazeia::bench::tell_sample, kazeia::bench::tell_begin))
+    return fail("decoding failed");
+  kazeia::bench::tell_sample("peak_rss_bytes", static_cast<double>(kazeia::read_process_memory().peak_rss_bytes));
   llama_free(context);
   llama_model_free(model);
   return 0;

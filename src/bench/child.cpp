@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,10 @@ struct Pipe {
 
 Status run_child(const std::vector<std::string>& arguments, const std::function<void(std::string_view)>& on_line,
                  const CancelFlag* cancel) {
+  return run_child(arguments, ChildEvents{{}, on_line, {}}, cancel);
+}
+
+Status run_child(const std::vector<std::string>& arguments, const ChildEvents& events, const CancelFlag* cancel) {
   Pipe output;
   if (output.ends[0] < 0) return Error(ErrorCode::kEngine, "cannot create a pipe");
   std::vector<char*> argv;
@@ -57,6 +62,7 @@ Status run_child(const std::vector<std::string>& arguments, const std::function<
                  "Build it first");
   }
   output.close_end(1);
+  if (events.on_start) events.on_start(child);
 
   std::string pending;
   bool cancelled = false;
@@ -67,6 +73,7 @@ Status run_child(const std::vector<std::string>& arguments, const std::function<
       cancelled = true;
       kill(child, SIGTERM);
     }
+    if (events.on_wait) events.on_wait();
     if (ready <= 0) continue;
     char buffer[4096];
     const ssize_t n = read(output.ends[0], buffer, sizeof buffer);
@@ -74,14 +81,15 @@ Status run_child(const std::vector<std::string>& arguments, const std::function<
     if (n <= 0) break;
     pending.append(buffer, static_cast<std::size_t>(n));
     for (std::size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {
-      on_line(std::string_view(pending).substr(0, end));
+      events.on_line(std::string_view(pending).substr(0, end));
       pending.erase(0, end + 1);
     }
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (cancelled) return Error(ErrorCode::kCancelled, "stopped");
+  // Ctrl-C reaches the child as well, and its end may be seen here first.
+  if (cancelled || (cancel != nullptr && cancel->requested())) return Error(ErrorCode::kCancelled, "stopped");
   const std::string name = std::filesystem::path(arguments[0]).filename().string();
   if (WIFSIGNALED(status)) {
     return Error(ErrorCode::kEngine, fmt::format("'{}' was ended by signal {}", name, WTERMSIG(status)));
@@ -90,6 +98,10 @@ Status run_child(const std::vector<std::string>& arguments, const std::function<
     return Error(ErrorCode::kEngine, fmt::format("'{}' failed with exit code {}", name, WEXITSTATUS(status)));
   }
   return {};
+}
+
+void end_with_parent() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 std::string own_program_path() {

@@ -1,5 +1,5 @@
 // What one measured process does: the same steps for our engine and for upstream's plain API, so that the two sides of
-// a comparison cannot differ in what they are asked.
+// a comparison cannot differ in what they are asked. What only a chat does is not a step of this kind.
 //
 // A step is a word: "prefill:512" (from an empty state), "decode:4096:32" (32 tokens at depth 4096). Each reports
 // tokens per second under its name without the count: "prefill_512", "decode_4096".
@@ -62,9 +62,11 @@ struct Subject {
   std::function<bool(std::int32_t)> decode;
 };
 
-// Runs the steps in order; `report` gets a name and tokens per second. False when the subject failed.
+// Runs the steps in order; `report` gets a name and tokens per second. `begin`, if given, gets the name and the number
+// of tokens right before they are measured. False when the subject failed.
 inline bool run_steps(const Subject& subject, const std::vector<Step>& steps,
-                      const std::function<void(const std::string&, double)>& report) {
+                      const std::function<void(const std::string&, double)>& report,
+                      const std::function<void(const std::string&, std::int64_t)>& begin = {}) {
   const auto prefill = [&](std::int64_t count) {
     std::vector<std::int32_t> prompt;
     for (std::int64_t i = 0; i < count; ++i) prompt.push_back(nth_token(subject.token_count() + i));
@@ -76,6 +78,7 @@ inline bool run_steps(const Subject& subject, const std::vector<Step>& steps,
   for (const Step& step : steps) {
     if (!step.decode) {
       subject.reset();
+      if (begin) begin(step.name, step.position);
       const Stopwatch watch;
       if (!prefill(step.position)) return false;
       report(step.name, static_cast<double>(step.position) * 1000.0 / watch.elapsed_ms());
@@ -87,6 +90,7 @@ inline bool run_steps(const Subject& subject, const std::vector<Step>& steps,
     while (subject.token_count() < depth) {
       if (!prefill(std::min<std::int64_t>(512, depth - subject.token_count()))) return false;
     }
+    if (begin) begin(step.name, step.tokens);
     const Stopwatch watch;
     for (std::int64_t i = 0; i < step.tokens; ++i) {
       if (!subject.decode(nth_token(depth + i))) return false;

@@ -1,8 +1,9 @@
 #include "chat/template.h"
 
+#include <algorithm>
 #include <exception>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -99,24 +100,45 @@ ReplyMarkers markers_of(const common_chat_params& rendered, const std::string& s
   return markers;
 }
 
-// What the template puts in front of an answer begins with it, if there is such a token at all.
-std::optional<Token> opening_token(const Model& model, const common_chat_templates* templates) {
+bool is_control(const Model& model, Token token) {
+  // A control token has no text of its own.
+  return model.piece(token).empty() && !model.piece(token, true).empty();
+}
+
+// The control tokens that open a message of the assistant and of the user; one and the same in many templates
+// ("<|im_start|>"), and none in some. Found by looking at what the template adds for one more message.
+std::vector<Token> opening_tokens(const Model& model, const common_chat_templates* templates) {
+  std::vector<Token> openings;
   try {
-    common_chat_msg question;
-    question.role = role_name(Role::kUser);
-    question.content = "?";
+    const auto message = [](Role role, const char* content) {
+      common_chat_msg made;
+      made.role = role_name(role);
+      made.content = content;
+      return made;
+    };
     common_chat_templates_inputs inputs;
-    inputs.messages = {question};
-    inputs.add_generation_prompt = true;
-    const std::string prompt = common_chat_templates_apply(templates, inputs).generation_prompt;
-    const Result<Tokens> tokens = model.tokenize(prompt, /*add_special=*/false, /*parse_special=*/true);
-    if (!tokens.ok() || tokens->empty()) return std::nullopt;
-    // A control token has no text of its own.
-    const bool control = model.piece(tokens->front()).empty() && !model.piece(tokens->front(), true).empty();
-    return control ? std::optional(tokens->front()) : std::nullopt;
+    const auto tokens = [&](bool opens_answer) {
+      inputs.add_generation_prompt = opens_answer;
+      const std::string prompt = common_chat_templates_apply(templates, inputs).prompt;
+      return model.tokenize(prompt, /*add_special=*/false, /*parse_special=*/true);
+    };
+    const auto first_added = [&](const Result<Tokens>& before, const Result<Tokens>& after) {
+      if (!before.ok() || !after.ok()) return;
+      std::size_t at = 0;
+      while (at < before->size() && at < after->size() && (*before)[at] == (*after)[at]) ++at;
+      while (at < after->size() && !is_control(model, (*after)[at])) ++at;
+      if (at < after->size()) openings.push_back((*after)[at]);
+    };
+    inputs.messages = {message(Role::kUser, "?")};
+    first_added(tokens(false), tokens(true));
+    inputs.messages.push_back(message(Role::kAssistant, "!"));
+    const Result<Tokens> answered = tokens(false);
+    inputs.messages.push_back(message(Role::kUser, "?"));
+    first_added(answered, tokens(false));
   } catch (const std::exception&) {
-    return std::nullopt;
+    // A template that refuses such a conversation opens its messages in a way of its own.
   }
+  return openings;
 }
 
 }  // namespace
@@ -126,7 +148,7 @@ struct ChatTemplate::State {
   common_chat_templates_ptr templates;
   std::string source;
   ControlText control;
-  std::optional<Token> opening;  // the control token that every message begins with, "<|im_start|>"
+  std::vector<Token> openings;  // of messages, "<|im_start|>"
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -144,9 +166,9 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(std::shared_ptr<const
   try {
     common_chat_templates_ptr templates = common_chat_templates_init(model->raw(), jinja_source);
     ControlText control(*model, source);
-    const std::optional<Token> opening = opening_token(*model, templates.get());
-    return std::unique_ptr<ChatTemplate>(new ChatTemplate(
-        std::make_unique<State>(State{std::move(model), std::move(templates), source, std::move(control), opening})));
+    std::vector<Token> openings = opening_tokens(*model, templates.get());
+    return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::make_unique<State>(
+        State{std::move(model), std::move(templates), source, std::move(control), std::move(openings)})));
   } catch (const std::exception& error) {
     std::string reason = error.what();
     try {  // upstream loses the reason on the way out of the call above
@@ -196,7 +218,9 @@ Result<RenderedPrompt> ChatTemplate::render(const Conversation& conversation, co
       first = false;
     }
     for (std::size_t i = 0; i < prompt.tokens.size(); ++i) {
-      if (prompt.tokens[i] == state_->opening) prompt.message_starts.push_back(i);
+      if (std::ranges::find(state_->openings, prompt.tokens[i]) != state_->openings.end()) {
+        prompt.message_starts.push_back(i);
+      }
     }
     if (has_tools) {
       auto format = std::make_unique<ReplyParser::Format>();

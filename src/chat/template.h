@@ -26,8 +26,8 @@ struct RenderOptions {
 struct RenderedPrompt {
   std::string text;
   Tokens tokens;                              // no marker in a message has become a control token (chat/control_text.h)
-  std::vector<std::size_t> message_starts;    // positions in `tokens` where a message begins, ascending; empty if the
-                                              // template does not open messages with a control token
+  std::vector<std::size_t> message_starts;    // positions in `tokens` where a message of the user or the assistant
+                                              // begins, ascending; empty if the template has no control tokens there
   ReplyMarkers markers;                       // how the reply is to be split
   std::vector<std::string> stop_strings;      // besides the model's end tokens
   std::shared_ptr<const ReplyParser> parser;  // null without tools

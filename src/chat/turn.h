@@ -41,7 +41,7 @@ struct TurnStats {
   std::size_t prompt_tokens = 0;     // the whole prompt
   std::size_t reused_tokens = 0;     // of these, already in the timeline
   std::size_t generated_tokens = 0;  // the end token included
-  double render_ms = 0;              // template and tokeniser; 0 if the caller rendered
+  double render_ms = 0;              // template and tokeniser; whatever came before the prompt was read
   double prefill_ms = 0;
   double ttft_ms = 0;  // from the call to the first generated token; 0 if there was none
   double decode_ms = 0;

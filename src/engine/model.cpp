@@ -236,6 +236,13 @@ bool Model::has_recurrent_state() const {
   return llama_model_is_recurrent(model_) || llama_model_is_hybrid(model_);
 }
 
+bool Model::depends_on_context_size() const {
+  for (const auto& [name, tensor] : llama_internal_get_tensor_map(model_)) {
+    if (name.find("rope_factors_long") != std::string::npos) return true;
+  }
+  return false;
+}
+
 const llama_vocab* Model::vocabulary() const {
   return llama_model_get_vocab(model_);
 }

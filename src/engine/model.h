@@ -73,6 +73,8 @@ class Model {
   std::uint32_t trained_context_tokens() const;
   // True if some layers keep a recurrent state that cannot be cut back to an earlier token.
   bool has_recurrent_state() const;
+  // True if what a token leaves in the KV cache depends on how large the whole context is (LongRoPE's factors).
+  bool depends_on_context_size() const;
   // The jinja template in the file, or empty.
   const std::string& chat_template() const { return chat_template_; }
 

@@ -21,8 +21,8 @@ RouteOptions remembered(Route route, const std::string& profile) {
 TEST(NpuRoute, DoesNotBlameTheDeviceForAFileThatNobodyCanLoad) {
   const std::string profile = mini::own_path("profile.json");
   const std::string file = mini::write_copy(
-      "unknown.gguf", mini::replaced(mini::file_bytes(mini::path(mini::kDense)), "general.architecture",
-                                     "general.architecturX"));
+      "unknown.gguf",
+      mini::replaced(mini::file_bytes(mini::path(mini::kDense)), "general.architecture", "general.architecturX"));
   EXPECT_FALSE(load_on_route(file, {}, remembered(Route::kAuto, profile)).ok());
   EXPECT_EQ(npu::read_profile(profile).profile.failures.count, 0u);
   const auto good = load_on_route(mini::path(mini::kDense), {}, remembered(Route::kAuto, profile));
@@ -57,8 +57,8 @@ TEST(NpuRoute, GoesOnWithTheWeightsWhereTheyAreIfTheSelfCheckFails) {
 }
 
 TEST(NpuRoute, KeepsTheStateInOurMemoryIfTheDevicesDoesNotSuffice) {
-  const auto routed = load_on_route(mini::path(mini::kHybrid), {},
-                                    remembered(Route::kNpuPrefill, mini::own_path("profile.json")));
+  const auto routed =
+      load_on_route(mini::path(mini::kHybrid), {}, remembered(Route::kNpuPrefill, mini::own_path("profile.json")));
   ASSERT_TRUE(routed.ok()) << routed.error().sentence();
   setenv("KAZEIA_DSP_MEMORY_BYTES", "1", 1);
   mini::set_fault("oom");
@@ -67,8 +67,7 @@ TEST(NpuRoute, KeepsTheStateInOurMemoryIfTheDevicesDoesNotSuffice) {
   const auto timeline = Timeline::create(routed->model, options);
   ASSERT_TRUE(timeline.ok()) << timeline.error().sentence();
   auto sampler = std::move(Sampler::create(routed->model, mini::greedy())).value();
-  ASSERT_TRUE(
-      (*timeline)->prefill(mini::tokens(mini::kHybrid, mini::question("What is the capital of Japan?"))).ok());
+  ASSERT_TRUE((*timeline)->prefill(mini::tokens(mini::kHybrid, mini::question("What is the capital of Japan?"))).ok());
   const auto answer = generate(**timeline, *sampler, {});
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer->text, "The capital of Japan is Tokyo.");

@@ -1,6 +1,7 @@
 #include "engine/state_parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -304,9 +305,13 @@ std::vector<std::byte> halve_recurrent(const StateLayout& layout, std::span<cons
       continue;
     }
     const std::size_t values = row.size() / sizeof(float);
+    const std::span<const float> exact(reinterpret_cast<const float*>(row.data()), values);
+    constexpr float kLargestHalf = 65504;
+    if (!std::all_of(exact.begin(), exact.end(), [](float value) { return std::abs(value) <= kLargestHalf; }))
+      return {};
     halved.resize(at + values * sizeof(ggml_fp16_t));
-    ggml_fp32_to_fp16_row(reinterpret_cast<const float*>(row.data()),
-                          reinterpret_cast<ggml_fp16_t*>(halved.data() + at), static_cast<std::int64_t>(values));
+    ggml_fp32_to_fp16_row(exact.data(), reinterpret_cast<ggml_fp16_t*>(halved.data() + at),
+                          static_cast<std::int64_t>(values));
   }
   return halved;
 }

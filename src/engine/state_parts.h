@@ -54,7 +54,7 @@ struct AttentionRows {
 // Called with consecutive pieces of any size; an error ends the call and is returned.
 using ByteSink = std::function<Status(std::span<const std::byte> piece)>;
 
-// A recurrent state with its f32 values as f16, and back. Half the bytes; not exact.
+// A recurrent state with its f32 values as f16, and back. Half the bytes; not exact. Empty if a value is too large for f16.
 std::vector<std::byte> halve_recurrent(const StateLayout& layout, std::span<const std::byte> state);
 std::vector<std::byte> widen_recurrent(const StateLayout& layout, std::span<const std::byte> halved);
 

@@ -36,7 +36,24 @@ Status validate(const TimelineOptions& options) {
   KAZEIA_TRY(check_range("decode threads", options.decode_threads, 0, kMaxThreads));
   KAZEIA_TRY(check_range("prefill threads", options.prefill_threads, 0, kMaxThreads));
   KAZEIA_TRY(check_range<std::uint32_t>("ubatch", options.ubatch_tokens, 1, kMaxUbatch));
+  if (options.kv_type != KvType::kF16 && !options.flash_attention) {
+    return Error(ErrorCode::kUsage,
+                 fmt::format("a KV cache of {} needs flash attention", kv_type_name(options.kv_type)),
+                 "Use f16, or leave flash attention on");
+  }
   return {};
+}
+
+ggml_type ggml_type_of(KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return GGML_TYPE_F16;
+    case KvType::kQ8_0:
+      return GGML_TYPE_Q8_0;
+    case KvType::kQ4_0:
+      return GGML_TYPE_Q4_0;
+  }
+  return GGML_TYPE_F16;
 }
 
 Status check_memory(llama_model* model, const llama_context_params& params, std::uint64_t available_bytes) {
@@ -55,43 +72,66 @@ Status check_memory(llama_model* model, const llama_context_params& params, std:
 }  // namespace
 
 Result<std::unique_ptr<Timeline>> Timeline::create(std::shared_ptr<const Model> model, const TimelineOptions& options) {
-  KAZEIA_TRY(validate(options));
   std::unique_ptr<Timeline> timeline(new Timeline(std::move(model)));
   KAZEIA_TRY(timeline->open(options));
   return timeline;
 }
 
-Status Timeline::open(const TimelineOptions& options) {
-  options_ = options;
-  const MachineFacts machine = read_machine();
-  const int default_threads =
-      options.decode_threads == 0 || options.prefill_threads == 0 ? plan::default_threads(machine) : 0;
-  decode_threads_ = options.decode_threads != 0 ? options.decode_threads : default_threads;
-  prefill_threads_ = options.prefill_threads != 0 ? options.prefill_threads : decode_threads_;
+std::string_view kv_type_name(KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return "f16";
+    case KvType::kQ8_0:
+      return "q8_0";
+    case KvType::kQ4_0:
+      return "q4_0";
+  }
+  return "unknown";
+}
 
-  std::uint32_t context = options.context_tokens != 0 ? options.context_tokens : model_->trained_context_tokens();
+std::optional<KvType> kv_type_of_name(std::string_view name) {
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kQ4_0}) {
+    if (kv_type_name(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+Result<llama_context_params> context_parameters(const llama_model& model, Placement placement,
+                                                const TimelineOptions& options) {
+  KAZEIA_TRY(validate(options));
+  const int default_threads =
+      options.decode_threads == 0 || options.prefill_threads == 0 ? plan::default_threads(read_machine()) : 0;
+  std::uint32_t context = options.context_tokens;
+  if (context == 0) context = static_cast<std::uint32_t>(std::max(0, llama_model_n_ctx_train(&model)));
   if (context == 0 || context > kMaxContext) {
     return Error(ErrorCode::kUsage, "the model does not say for how many tokens it was trained", "Give a context size");
   }
-  capacity_ = context;
-  ubatch_ = std::min(options.ubatch_tokens, context);
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = context;
+  params.n_batch = params.n_ubatch = std::min(options.ubatch_tokens, context);
+  params.n_seq_max = 1;
+  // Only the last token of a prompt is ever read; of an NPU's piece also the first, by its witness.
+  params.n_outputs_max = placement == Placement::kNpu ? 2 : 1;
+  params.n_threads = options.decode_threads != 0 ? options.decode_threads : default_threads;
+  params.n_threads_batch = options.prefill_threads != 0 ? options.prefill_threads : params.n_threads;
+  params.type_k = params.type_v = ggml_type_of(options.kv_type);
+  // Not AUTO: upstream then switches it off as soon as a part of the graph leaves the first device.
+  params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.no_perf = true;
+  return params;
+}
 
+Status Timeline::open(const TimelineOptions& options) {
+  options_ = options;
   return create_context();
 }
 
 Status Timeline::create_context() {
-  llama_context_params params = llama_context_default_params();
-  params.n_ctx = static_cast<std::uint32_t>(capacity_);
-  params.n_batch = static_cast<std::uint32_t>(ubatch_);
-  params.n_ubatch = static_cast<std::uint32_t>(ubatch_);
-  params.n_seq_max = 1;
-  // Only the last token of a prompt is ever read; of an NPU's piece also the first, by its witness.
-  params.n_outputs_max = model_->placement() == Placement::kNpu ? 2 : 1;
-  params.n_threads = decode_threads_;
-  params.n_threads_batch = prefill_threads_;
-  // Not AUTO: upstream then switches it off as soon as a part of the graph leaves the first device.
-  params.flash_attn_type = options_.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-  params.no_perf = true;
+  KAZEIA_ASSIGN(llama_context_params params, context_parameters(*model_->raw(), model_->placement(), options_));
+  capacity_ = params.n_ctx;
+  ubatch_ = params.n_ubatch;
+  decode_threads_ = params.n_threads;
+  prefill_threads_ = params.n_threads_batch;
 
   const std::uint64_t available =
       options_.memory_budget_bytes != 0 ? options_.memory_budget_bytes : read_machine().available_memory_bytes;
@@ -225,7 +265,8 @@ Status Timeline::decode_on_cpu(std::span<const Token> piece, bool want_logits, c
   return poison(reason);
 }
 
-Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress, const CancelFlag* cancel) {
+Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress, const CancelFlag* cancel,
+                         bool want_logits) {
   if (prompt.empty()) return Error(ErrorCode::kUsage, "the prompt is empty", "Give at least one word");
   KAZEIA_TRY(check_room(prompt));
   for (std::size_t done = 0; done < prompt.size();) {
@@ -234,7 +275,7 @@ Status Timeline::prefill(std::span<const Token> prompt, const Progress& progress
       return Error(ErrorCode::kCancelled, "reading the prompt was cancelled");
     }
     const std::size_t width = std::min(ubatch_, prompt.size() - done);
-    KAZEIA_TRY(decode_batch(prompt.subspan(done, width), done + width == prompt.size(), cancel));
+    KAZEIA_TRY(decode_batch(prompt.subspan(done, width), want_logits && done + width == prompt.size(), cancel));
     (planned_for_ == Processor::kNpu ? npu_.prefill_tokens : npu_.cpu_prefill_tokens) += width;
     done += width;
     if (progress) progress(done, prompt.size());

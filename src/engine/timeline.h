@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/cancel.h"
@@ -22,14 +24,22 @@
 #include "engine/token.h"
 
 struct llama_context;
+struct llama_context_params;
+struct llama_model;
 
 namespace kazeia {
 
 class RecurrentSnapshot;
 
+// Of the KV cache. The coarser ones need flash attention.
+enum class KvType { kF16, kQ8_0, kQ4_0 };
+std::string_view kv_type_name(KvType type);  // "f16", "q8_0", "q4_0"
+std::optional<KvType> kv_type_of_name(std::string_view name);
+
 struct TimelineOptions {
   // --- affects behaviour ---
   std::uint32_t context_tokens = 4096;  // capacity; 0 = what the model was trained with
+  KvType kv_type = KvType::kF16;        // a coarser one halves or quarters the KV cache, and answers change a little
   // --- affects performance ---
   int decode_threads = 0;             // 0 = plan::default_threads()
   int prefill_threads = 0;            // 0 = the same
@@ -40,6 +50,10 @@ struct TimelineOptions {
   // A state above it is refused; 0 = the memory that the machine has free.
   std::uint64_t memory_budget_bytes = 0;
 };
+
+// How upstream makes a context for such a timeline; without callbacks. kUsage for values out of range. For forecasts.
+Result<llama_context_params> context_parameters(const llama_model& model, Placement placement,
+                                                const TimelineOptions& options);
 
 class Timeline {
  public:
@@ -57,7 +71,9 @@ class Timeline {
   // kEngine poisons. kCancelled acts within a piece: the piece is undone, tokens() and the state end at the last
   // whole piece and are valid, logits() are gone. For that a copy of the recurrent state (if the model has one) is
   // held during a call with `cancel`. Progress is called on this thread and must not throw.
-  Status prefill(std::span<const Token> prompt, const Progress& progress = {}, const CancelFlag* cancel = nullptr);
+  // Without `want_logits` there are none afterwards, which saves reading the output matrix: more of the text follows.
+  Status prefill(std::span<const Token> prompt, const Progress& progress = {}, const CancelFlag* cancel = nullptr,
+                 bool want_logits = true);
   // Appends one token; cannot be cancelled. Errors as prefill().
   Status decode(Token token);
 

@@ -1,6 +1,10 @@
 #include "session/committer.h"
 
+#include <chrono>
+#include <exception>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace kazeia {
 
@@ -13,16 +17,43 @@ Committer::~Committer() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Committer::add(std::function<Status()> commit) {
-  const std::lock_guard lock(mutex_);
-  waiting_.push_back(std::move(commit));
-  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  changed_.notify_all();
+namespace {
+
+Status guarded(const std::function<Status()>& commit) {
+  try {
+    return commit();
+  } catch (const std::exception& exception) {
+    return Error(ErrorCode::kWrite, fmt::format("a file could not be finished: {}", exception.what()));
+  }
 }
 
-Status Committer::flush() {
+}  // namespace
+
+void Committer::add(std::function<Status()> commit) {
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+      waiting_.push_back(std::move(commit));
+      changed_.notify_all();
+      return;
+    } catch (const std::exception&) {
+      // No thread, or no memory for the queue: then whoever asks waits.
+    }
+  }
+  const Status done = commit ? guarded(commit) : Status();
+  const std::lock_guard lock(mutex_);
+  if (!done.ok() && !first_error_) first_error_ = done.error();
+}
+
+Status Committer::flush(const CancelFlag* cancel) {
+  constexpr auto kLook = std::chrono::milliseconds(20);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.empty() && !busy_; });
+  while (!changed_.wait_for(lock, kLook, [this] { return waiting_.empty() && !busy_; })) {
+    if (cancel == nullptr || !cancel->requested()) continue;
+    waiting_.clear();
+    return Error(ErrorCode::kCancelled, "stopped before everything was on the disk");
+  }
   if (!first_error_) return {};
   return *std::exchange(first_error_, std::nullopt);
 }
@@ -37,7 +68,7 @@ void Committer::work() {
       waiting_.pop_front();
       busy_ = true;
       lock.unlock();
-      const Status done = commit();
+      const Status done = guarded(commit);
       commit = nullptr;
       lock.lock();
       if (!done.ok() && !first_error_) first_error_ = done.error();

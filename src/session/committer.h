@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/cancel.h"
 #include "base/result.h"
 
 namespace kazeia {
@@ -20,10 +21,11 @@ class Committer {
   Committer(const Committer&) = delete;
   Committer& operator=(const Committer&) = delete;
 
-  // In order, one at a time. The first error is kept for flush().
+  // In order, one at a time. The first error is kept for flush(). Without a thread to be had, it is done here.
   void add(std::function<Status()> commit);
-  // Waits for all of them. The first error since the last call.
-  Status flush();
+  // Waits for all of them; kCancelled if `cancel` is requested meanwhile, and those that have not begun are dropped.
+  // Otherwise the first error since the last call.
+  Status flush(const CancelFlag* cancel = nullptr);
 
  private:
   void work();

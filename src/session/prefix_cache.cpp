@@ -91,14 +91,17 @@ Status PrefixCache::read(Timeline& timeline, const PromptToRead& prompt, std::si
       progress = [&](std::size_t done, std::size_t) { prompt.progress(at - begin + done, total); };
     }
     const std::size_t before = timeline.token_count();
-    const Status read = timeline.prefill(prompt.tokens.subspan(at, end - at), progress, prompt.cancel);
+    const bool last = end == prompt.tokens.size();
+    const Status read = timeline.prefill(prompt.tokens.subspan(at, end - at), progress, prompt.cancel, last);
     counts_.read_tokens += timeline.poisoned() ? 0 : timeline.token_count() - before;
     at = end;
     return read;
   };
-  for (const std::size_t stop : stops(prompt, reused)) {
-    KAZEIA_TRY(read_to(stop));
-    checkpoint(timeline);
+  if (timeline.model().has_recurrent_state()) {
+    for (const std::size_t stop : stops(prompt, reused)) {
+      KAZEIA_TRY(read_to(stop));
+      checkpoint(timeline);
+    }
   }
   return read_to(prompt.tokens.size());
 }
@@ -108,7 +111,9 @@ std::vector<std::size_t> PrefixCache::stops(const PromptToRead& prompt, std::siz
   if (store_.counts().memory_budget_bytes == 0) return {};
   std::vector<std::size_t> wanted;
   const auto& starts = prompt.message_starts;
-  if (starts.size() > 1) wanted.push_back(starts[1]);  // the system prompt, or the first message, ends
+  // Where the system prompt, or the first message, ends.
+  const auto second = std::find_if(starts.begin(), starts.end(), [](std::size_t start) { return start > 0; });
+  if (second != starts.end()) wanted.push_back(*second);
   if (starts.size() > 2) wanted.push_back(starts[starts.size() - 2]);
   wanted.push_back(starts.empty() ? prompt.tokens.size() - 1 : starts.back());
   if (options_.spacing_tokens > 0) {
@@ -213,16 +218,17 @@ void PrefixCache::park(const Timeline& timeline, std::span<const Token> next) {
   if (end < present + kLeastParked) return;
   const Result<StateLayout> layout = timeline.state_layout();
   if (!layout.ok() || !store_.set_layout(*layout)) return;
-  if ((end - present) * layout->attention_bytes_per_token() > options_.memory_budget_bytes / 2) return;
+  const std::uint64_t bytes = (end - present) * layout->attention_bytes_per_token();
+  if (bytes > options_.memory_budget_bytes / 2) return;
   if (store_.saved_rows(timeline.tokens()) >= end) return;
+  const PartHeader header = attention_header(timeline, present, end);
+  if (!store_.make_room(header, bytes, end - present)) return;
   std::vector<std::byte> rows;
-  rows.reserve((end - present) * layout->attention_bytes_per_token());
+  rows.reserve(bytes);
   if (!timeline.copy_attention(present, end, into(rows)).ok()) return;
-  const std::span<const Token> tokens = timeline.tokens();
-  store_.keep(
-      attention_header(timeline, present, end),
-      {tokens.begin() + static_cast<std::ptrdiff_t>(present), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
-      std::move(rows), end - present);
+  const auto begin = timeline.tokens().begin();
+  store_.keep(header, {begin + static_cast<std::ptrdiff_t>(present), begin + static_cast<std::ptrdiff_t>(end)},
+              std::move(rows), end - present);
 }
 
 void PrefixCache::checkpoint(const Timeline& timeline) {
@@ -230,14 +236,21 @@ void PrefixCache::checkpoint(const Timeline& timeline) {
   const Result<StateLayout> layout = timeline.state_layout();
   if (!layout.ok()) return;
   store_.set_layout(*layout);
-  std::vector<std::byte> state;
-  state.reserve(layout->recurrent_bytes());
-  if (!timeline.copy_recurrent(into(state)).ok()) return;
-  if (options_.half_checkpoints) state = halve_recurrent(*layout, state);
   const std::size_t here = timeline.token_count();
   const std::size_t cost = here > last_checkpoint_ ? here - last_checkpoint_ : here;
-  store_.keep(recurrent_header(timeline, options_.half_checkpoints), {}, std::move(state), cost);
   last_checkpoint_ = here;
+  PartHeader header = recurrent_header(timeline, options_.half_checkpoints);
+  const std::uint64_t bytes = layout->recurrent_bytes();
+  if (!store_.make_room(header, options_.half_checkpoints ? bytes / 2 : bytes, cost)) return;
+  std::vector<std::byte> state;
+  state.reserve(bytes);
+  if (!timeline.copy_recurrent(into(state)).ok()) return;
+  if (options_.half_checkpoints) {
+    std::vector<std::byte> halved = halve_recurrent(*layout, state);
+    header.half = !halved.empty();
+    if (header.half) state = std::move(halved);
+  }
+  store_.keep(header, {}, std::move(state), cost);
   ++counts_.checkpoints_taken;
 }
 
@@ -253,7 +266,7 @@ Status PrefixCache::prepare(Timeline& timeline, std::span<const Token> text, con
   const std::size_t piece = on_npu ? kReadAheadTokensOnNpu : kReadAheadTokens;
   while (at < text.size()) {
     const std::size_t width = std::min(piece, text.size() - at);
-    KAZEIA_TRY(timeline.prefill(text.subspan(at, width), {}, &cancel));
+    KAZEIA_TRY(timeline.prefill(text.subspan(at, width), {}, &cancel, /*want_logits=*/false));
     counts_.read_ahead_tokens += width;
     at += width;
     if (progress) progress(at, text.size());
@@ -268,6 +281,8 @@ Status PrefixCache::save(Timeline& timeline, const CancelFlag& cancel) {
   if (!layout.ok()) return {};  // this kind of state is not kept
   store_.set_layout(*layout);
   const std::size_t count = timeline.token_count();
+  // More than the folder may hold would be written and removed again at every turn.
+  if (count * layout->attention_bytes_per_token() + layout->recurrent_bytes() > store_.folder_budget_bytes()) return {};
   const std::size_t saved = store_.saved_rows(timeline.tokens());
   const auto write = [&](const PartHeader& header, std::span<const Token> tokens,
                          const std::function<Status(const ByteSink&)>& copy) -> Status {

@@ -1,6 +1,7 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,6 +35,7 @@ Session::Session(std::shared_ptr<const Model> model, std::unique_ptr<Timeline> t
 
 Session::~Session() {
   end_idle();
+  if (storing_fails_) store();
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<const Model> model, std::unique_ptr<Timeline> timeline,
@@ -48,10 +50,16 @@ Status Session::attach() {
   log_.emplace(std::move(log));
   conversation_ = log_->conversation();
   left_out_ = log_->left_out();
+  window_may_grow_ = left_out_ > 0;
   remarks_ = log_->remarks();
   StateOrigin origin;
   KAZEIA_ASSIGN(origin.model_hash, model_->content_hash(options_.memo_folder));
   origin.engine_version = options_.engine_version;
+  // States that are not what others of the same model would be.
+  if (model_->depends_on_context_size()) {
+    origin.engine_version += fmt::format(", context {}", timeline_->capacity_tokens());
+  }
+  if (options_.cache.half_checkpoints) origin.engine_version += ", from half checkpoints";
   origin.upstream_version = upstream_version();
   // Without a place for states the messages are still worth keeping.
   const Status attached = cache_.attach(SessionDirectory::state_folder(options_.folder), origin);
@@ -61,7 +69,11 @@ Status Session::attach() {
 
 void Session::store() {
   if (!log_) return;
-  const Status stored = log_->store(conversation_, left_out_);
+  Status stored = log_->store(conversation_, left_out_);
+  if (!stored.ok() && stored.error().code() == ErrorCode::kWrite) {
+    cache_.remove_files();  // they only save time
+    stored = log_->store(conversation_, left_out_);
+  }
   if (stored.ok()) {
     if (storing_fails_) remarks_.emplace_back("the messages are saved again");
     storing_fails_ = false;
@@ -75,64 +87,80 @@ void Session::store() {
 }
 
 Result<TurnResult> Session::say(std::string text, const TurnOptions& options, const TurnEvents& events) {
+  const Stopwatch since_submission;  // a person waits for the background work to end, and for the disk
   end_idle();
+  idle_done_ = false;
   conversation_.add_user(std::move(text));
   store();
-  return reply(options, events);
+  return reply(options, events, since_submission, /*new_message=*/true);
 }
 
 Result<TurnResult> Session::answer_again(const TurnOptions& options, const TurnEvents& events) {
+  const Stopwatch since_submission;
   end_idle();
   const bool unanswered = !conversation_.empty() && conversation_.messages().back().role == Role::kUser;
   Conversation before = conversation_;
   if (!conversation_.drop_last_reply() && !unanswered) {
     return Error(ErrorCode::kUsage, "there is nothing to answer again", "Say something first");
   }
-  Result<TurnResult> turn = reply(options, events);
-  // Unlike a new message, an old one is not taken back: the answer that was there stays.
-  if (took_back_) {
-    conversation_ = std::move(before);
-    took_back_ = false;
+  Result<TurnResult> turn = reply(options, events, since_submission, /*new_message=*/false);
+  if (!turn.ok() || (turn->stats.stop_reason == StopReason::kCancelled && turn->answer.empty())) {
+    conversation_ = std::move(before);  // the answer that was there stays; the log never heard of it
+  } else {
     store();
   }
   return turn;
 }
 
-Result<TurnResult> Session::reply(const TurnOptions& options, const TurnEvents& events) {
-  took_back_ = false;
-  const Stopwatch since_submission;
-  std::optional<RenderedPrompt> prompt;
+// The messages that fit, and the prompt that they make.
+Result<Window> Session::window(const TurnOptions& options, std::optional<RenderedPrompt>& prompt) const {
   const auto length = [&](const Conversation& conversation) -> Result<std::size_t> {
     KAZEIA_ASSIGN(prompt, responder_->prompt(conversation, options));
     return prompt->tokens.size();
   };
+  const std::size_t room = answer_room(*timeline_, options);
+  if (window_may_grow_) {
+    KAZEIA_ASSIGN(const std::size_t everything, length(conversation_));
+    if (everything + room <= timeline_->capacity_tokens()) return Window{0, everything};
+  }
+  return fit_window(conversation_, left_out_, timeline_->capacity_tokens(), room, length);
+}
+
+Result<TurnResult> Session::reply(const TurnOptions& options, const TurnEvents& events,
+                                  const Stopwatch& since_submission, bool new_message) {
+  took_back_ = false;
+  const std::size_t left_out_before = left_out_;
   Result<TurnResult> turn = [&]() -> Result<TurnResult> {
-    KAZEIA_ASSIGN(const Window window, fit_window(conversation_, left_out_, timeline_->capacity_tokens(),
-                                                  answer_room(*timeline_, options), length));
-    if (window.left_out > left_out_) {
-      remarks_.push_back(
-          fmt::format("the context of {} tokens is full: the model no longer sees the oldest {} messages (they stay in "
-                      "the conversation)",
-                      timeline_->capacity_tokens(), window.left_out));
-    }
-    left_out_ = window.left_out;
-    const double render_ms = since_submission.elapsed_ms();
+    std::optional<RenderedPrompt> prompt;
+    KAZEIA_ASSIGN(const Window fits, window(options, prompt));
+    left_out_ = fits.left_out;
+    const double before_ms = since_submission.elapsed_ms();
     Result<TurnResult> answer = responder_->answer(*timeline_, *prompt, options, events);
     if (answer.ok()) {
-      answer->stats.render_ms = render_ms;
-      if (answer->stats.ttft_ms > 0) answer->stats.ttft_ms += render_ms;
+      answer->stats.render_ms = before_ms;
+      if (answer->stats.ttft_ms > 0) answer->stats.ttft_ms += before_ms;
     }
     return answer;
   }();
   for (std::string& remark : cache_.take_remarks()) remarks_.push_back(std::move(remark));
   const bool stopped = turn.ok() && turn->stats.stop_reason == StopReason::kCancelled;
   if (!turn.ok() || (stopped && turn->answer.empty())) {
+    left_out_ = left_out_before;
+    if (!new_message) return turn;
     conversation_.drop_last_exchange();
     took_back_ = true;
-  } else {
-    conversation_.add(turn->message());
+    store();
+    return turn;
   }
-  store();
+  window_may_grow_ = false;
+  if (left_out_ > left_out_before) {
+    remarks_.push_back(fmt::format(
+        "the context of {} tokens is full: the model no longer sees the oldest {} messages (they stay in the "
+        "conversation)",
+        timeline_->capacity_tokens(), left_out_));
+  }
+  conversation_.add(turn->message());
+  if (new_message) store();
   return turn;
 }
 
@@ -140,6 +168,15 @@ void Session::replace(Conversation conversation) {
   end_idle();
   conversation_ = std::move(conversation);
   left_out_ = 0;
+  store();
+}
+
+void Session::set_system(std::string content) {
+  end_idle();
+  Conversation changed = conversation_;
+  changed.set_system(std::move(content));
+  if (changed == conversation_) return;
+  conversation_ = std::move(changed);
   store();
 }
 
@@ -163,43 +200,58 @@ Result<Tokens> Session::next_prefix(const TurnOptions& options) const {
 }
 
 Status Session::work_ahead(const TurnOptions& options, const CancelFlag& cancel, const Timeline::Progress& progress) {
-  KAZEIA_ASSIGN(const Tokens text, next_prefix(options));
-  if (text.size() + answer_room(*timeline_, options) <= timeline_->capacity_tokens()) {
-    KAZEIA_TRY(cache_.prepare(*timeline_, text, cancel, progress));
+  try {
+    // A template may refuse such a conversation (two messages of the user in a row); what is there is saved all the
+    // same.
+    if (const Result<Tokens> text = next_prefix(options); text.ok()) {
+      if (text->size() + answer_room(*timeline_, options) <= timeline_->capacity_tokens()) {
+        KAZEIA_TRY(cache_.prepare(*timeline_, *text, cancel, progress));
+      }
+    }
+    return cache_.save(*timeline_, cancel);
+  } catch (const std::exception& exception) {
+    return Error(ErrorCode::kEngine, fmt::format("the background work failed: {}", exception.what()));
   }
-  return cache_.save(*timeline_, cancel);
 }
 
 void Session::begin_idle(const TurnOptions& options) {
   if (!options_.idle_work || idle_.joinable()) return;
   stop_idle_.clear();
-  idle_ = std::thread([this, options] {
-    const Status done = work_ahead(options, stop_idle_, {});
-    idle_done_ = done.ok();
-    if (!done.ok() && done.error().code() == ErrorCode::kWrite && !saving_fails_) {
-      saving_fails_ = true;
-      remarks_.push_back(
-          fmt::format("the state is not saved: {}. A restart reads the conversation again", done.error().message()));
-    }
-  });
+  idle_done_ = false;
+  try {
+    idle_ = std::thread([this, options] {
+      const Status done = work_ahead(options, stop_idle_, {});
+      idle_done_ = done.ok();
+      if (!done.ok() && done.error().code() == ErrorCode::kWrite && !saving_fails_) {
+        saving_fails_ = true;
+        remarks_.push_back(
+            fmt::format("the state is not saved: {}. A restart reads the conversation again", done.error().message()));
+      }
+    });
+  } catch (const std::exception&) {
+    // No thread to be had: the next turn reads it.
+  }
 }
 
 void Session::end_idle() {
   stop_idle_.request();
   if (idle_.joinable()) idle_.join();
-  idle_done_ = false;
 }
 
 Status Session::finish(const TurnOptions& options, const CancelFlag& cancel, const Timeline::Progress& progress) {
   end_idle();
+  if (storing_fails_) store();
+  idle_done_ = false;
   KAZEIA_TRY(work_ahead(options, cancel, progress));
-  return cache_.flush();
+  KAZEIA_TRY(cache_.flush(&cancel));
+  idle_done_ = true;
+  return {};
 }
 
 SessionCounts Session::counts() {
+  end_idle();
   SessionCounts counts;
   counts.idle_done = idle_done_;
-  end_idle();
   counts.cache = cache_.counts();
   counts.messages = conversation_.messages().size();
   counts.messages_left_out = left_out_;

@@ -2,7 +2,9 @@
 //
 // Between two turns, begin_idle() brings the state to what the next prompt will begin with (the answer without its
 // thought), keeps a checkpoint there and writes both to the session's folder, on a thread of its own. end_idle() ends
-// that within one token; every other function does it first. The results are the same with and without.
+// that: reading within a part of a 64-token piece, writing within a megabyte, and copying a state when it is done;
+// every other function does it first. What is read ahead is what would be read anyway, in other pieces: answers are the
+// same but for what the width of pieces does to their last bits (docs/decisions/0009, 0018).
 //
 // With a folder, messages are on the disk before a turn goes on and before it ends. A disk that cannot be written does
 // not end the conversation: remarks() says so, and the next change tries again.
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "chat/turn.h"
 #include "engine/timeline.h"
@@ -66,6 +69,10 @@ class Session {
   Result<TurnResult> answer_again(const TurnOptions& options, const TurnEvents& events = {});
   // The conversation becomes this one.
   void replace(Conversation conversation);
+  // Adds, replaces or (empty text) removes the system message; the rest stays.
+  void set_system(std::string content);
+  // Whether the last change of the conversation is on the disk; true without a folder.
+  bool stored() const { return !storing_fails_; }
   // Whether the last turn took its message back.
   bool took_back() const { return took_back_; }
 
@@ -82,7 +89,9 @@ class Session {
  private:
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Timeline> timeline, const SessionOptions& options);
   Status attach();
-  Result<TurnResult> reply(const TurnOptions& options, const TurnEvents& events);
+  Result<TurnResult> reply(const TurnOptions& options, const TurnEvents& events, const Stopwatch& since_submission,
+                           bool new_message);
+  Result<Window> window(const TurnOptions& options, std::optional<RenderedPrompt>& prompt) const;
   void store();
   Status work_ahead(const TurnOptions& options, const CancelFlag& cancel, const Timeline::Progress& progress);
   Result<Tokens> next_prefix(const TurnOptions& options) const;
@@ -90,11 +99,12 @@ class Session {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Timeline> timeline_;
   SessionOptions options_;
+  std::optional<MessageLog> log_;  // holds the session's lock: outlives the files that the cache still writes
   PrefixCache cache_;
   std::unique_ptr<Responder> responder_;
-  std::optional<MessageLog> log_;
   Conversation conversation_;
   std::size_t left_out_ = 0;
+  bool window_may_grow_ = false;  // this context may be larger than the one that left messages out
   bool took_back_ = false;
   bool storing_fails_ = false;
   bool saving_fails_ = false;

@@ -291,6 +291,53 @@ TEST_P(EachModel, TakesAMessageBackWhoseAnswerFailed) {
   say(*session, "What is 2?", false);
 }
 
+// Would fail if what was left out for a message that did not fit stayed left out without it.
+TEST_P(EachModel, RemembersAllThatItDidAfterAMessageThatWasTooLong) {
+  keep_on_disk();
+  const auto session = open(512);
+  say(*session, "My name is Nadia.");
+  say(*session, "What is the opposite of hot?");
+  const auto answer = session->say(std::string(4000, 'x'), turn());
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(session->counts().messages_left_out, 0u);
+  EXPECT_EQ(session->conversation().messages().size(), 4u);
+  EXPECT_THAT(say(*session, "What is my name?").answer, HasSubstr("Nadia"));
+}
+
+TEST_P(EachModel, SeesAllMessagesAgainInALargerContext) {
+  keep_on_disk();
+  {
+    const auto session = open(256);
+    say(*session, "My name is Nadia.", false);
+    for (int i = 0; i < 12; ++i) say(*session, fmt::format("My number is {}.", 11 + i), false);
+    EXPECT_GT(session->counts().messages_left_out, 0u);
+  }
+  const auto session = open(1024);
+  say(*session, "What is my name?", false);
+  EXPECT_EQ(session->counts().messages_left_out, 0u);
+}
+
+TEST_P(EachModel, DoesNotReadAgainForTheSameSystemMessage) {
+  keep_on_disk();
+  {
+    const auto session = open();
+    session->set_system("Answer in English.");
+    say(*session, "My name is Nadia.");
+    idle(*session);
+  }
+  const auto session = open();
+  session->set_system("Answer in English.");
+  EXPECT_GT(say(*session, "What is my name?").stats.reused_tokens, 20u);
+}
+
+TEST_P(EachModel, SaysWhenItsBackgroundWorkIsDone) {
+  const auto session = open();
+  say(*session, "My name is Nadia.");
+  EXPECT_FALSE(session->counts().idle_done);
+  idle(*session);
+  EXPECT_TRUE(session->counts().idle_done);
+}
+
 TEST_P(EachModel, KeepsTheOldAnswerIfTheNewOneWasStoppedBeforeItBegan) {
   const auto session = open();
   say(*session, "What is the opposite of hot?");

@@ -9,11 +9,20 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "base/units.h"
+
 namespace kazeia {
 namespace {
 
 constexpr std::string_view kSuffix = ".state";
+constexpr std::uint64_t kReserveBytes = 256 * kMiB;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // written between two looks at a cancel flag
+
+// Our own, finished or not.
+bool is_state_file(std::string_view name) {
+  const bool ours = name.starts_with("attention-") || name.starts_with("recurrent-");
+  return ours && (name.ends_with(kSuffix) || name.find(".state.partial-") != std::string_view::npos);
+}
 
 // Same tokens from the same positions: the same part.
 bool same_part(const PartHeader& a, const PartHeader& b) {
@@ -84,22 +93,28 @@ std::string StateStore::path_of(const PartHeader& header) const {
 
 Status StateStore::attach(const std::string& folder, const StateOrigin& origin, std::uint64_t folder_budget_bytes,
                           std::vector<std::string>& remarks) {
-  std::error_code no_folder;
-  if (::mkdir(folder.c_str(), 0700) != 0 && !std::filesystem::is_directory(folder, no_folder)) {
+  // A link could lead to a folder whose files are not ours to remove.
+  std::error_code problem;
+  const bool made = ::mkdir(folder.c_str(), 0700) == 0;
+  if (!made && std::filesystem::symlink_status(folder, problem).type() != std::filesystem::file_type::directory) {
     return Error(ErrorCode::kWrite, fmt::format("cannot create the folder '{}': {}", folder, std::strerror(errno)),
                  "Choose another --sessions-dir");
   }
   folder_ = folder;
   origin_ = origin;
   folder_budget_bytes_ = folder_budget_bytes;
-  std::error_code problem;
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, problem)) {
-    if (entry.is_regular_file(problem) || entry.is_symlink(problem)) names.push_back(entry.path().string());
+  // Oldest first: what was written last is the most recently used.
+  std::vector<std::pair<std::filesystem::file_time_type, std::string>> names;
+  for (auto entry = std::filesystem::directory_iterator(folder, problem);
+       !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem)) {
+    const std::string name = entry->path().filename().string();
+    if (!is_state_file(name) || !entry->is_regular_file(problem)) continue;
+    names.emplace_back(entry->last_write_time(problem), entry->path().string());
   }
   std::sort(names.begin(), names.end());
   std::size_t foreign = 0;
-  for (const std::string& path : names) {
+  for (const auto& [written, path] : names) {
+    tick();
     if (!path.ends_with(kSuffix)) {
       ::unlink(path.c_str());
       continue;
@@ -135,42 +150,58 @@ bool StateStore::set_layout(const StateLayout& layout) {
       if (part->file != nullptr) ::unlink(part->file->path().c_str());
     }
     parts_.clear();
+    begun_files_.clear();
     memory_bytes_ = 0;
   }
   layout_ = layout;
   return !other;
 }
 
-// Tokens saved per byte held, less for what has not been used for long.
-double StateStore::worth(const KeptPart& part) const {
-  const auto age = static_cast<double>(clock_ - part.last_use);
-  return static_cast<double>(part.cost_tokens) / (1 + age) / static_cast<double>(part.memory.size());
+void StateStore::tick() {
+  const std::lock_guard lock(mutex_);
+  ++clock_;
 }
 
-bool StateStore::make_room(std::uint64_t bytes) {
-  if (bytes > memory_budget_bytes_) return false;
-  while (memory_bytes_ + bytes > memory_budget_bytes_) {
-    auto worst = parts_.end();
-    for (auto it = parts_.begin(); it != parts_.end(); ++it) {
-      if ((*it)->file == nullptr && (worst == parts_.end() || worth(**it) < worth(**worst))) worst = it;
+// Tokens saved per byte held, less for what has not been used for long.
+double StateStore::worth(std::size_t cost_tokens, std::uint64_t last_use, std::uint64_t bytes) const {
+  return static_cast<double>(cost_tokens) / static_cast<double>(1 + clock_ - last_use) / static_cast<double>(bytes);
+}
+
+bool StateStore::room_for(std::uint64_t bytes, double worth_of_it) {
+  if (bytes == 0 || bytes > memory_budget_bytes_) return false;
+  std::vector<std::pair<double, KeptPartPtr>> in_memory;
+  for (const KeptPartPtr& part : parts_) {
+    if (part->file == nullptr) {
+      in_memory.emplace_back(worth(part->cost_tokens, part->last_use, part->memory.size()), part);
     }
-    if (worst == parts_.end()) return false;
-    memory_bytes_ -= (*worst)->memory.size();
-    parts_.erase(worst);
-    ++dropped_;
   }
+  std::sort(in_memory.begin(), in_memory.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::uint64_t left = memory_bytes_;
+  std::size_t victims = 0;
+  while (left + bytes > memory_budget_bytes_) {
+    if (victims == in_memory.size() || in_memory[victims].first > worth_of_it) return false;
+    left -= in_memory[victims++].second->memory.size();
+  }
+  for (std::size_t i = 0; i < victims; ++i) std::erase(parts_, in_memory[i].second);
+  memory_bytes_ = left;
+  dropped_ += victims;
   return true;
 }
 
-void StateStore::keep(PartHeader header, Tokens tokens, std::vector<std::byte> payload, std::size_t cost_tokens) {
+bool StateStore::make_room(const PartHeader& header, std::uint64_t bytes, std::size_t cost_tokens) {
   const std::lock_guard lock(mutex_);
   for (const KeptPartPtr& part : parts_) {
     if (part->file == nullptr && same_part(part->header, header)) {
       part->last_use = clock_;
-      return;
+      return false;
     }
   }
-  if (!make_room(payload.size())) return;
+  return room_for(bytes, worth(cost_tokens, clock_, std::max<std::uint64_t>(1, bytes)));
+}
+
+void StateStore::keep(PartHeader header, Tokens tokens, std::vector<std::byte> payload, std::size_t cost_tokens) {
+  if (!make_room(header, payload.size(), cost_tokens)) return;
+  const std::lock_guard lock(mutex_);
   auto part = std::make_shared<KeptPart>();
   part->header = header;
   part->tokens = std::move(tokens);
@@ -188,6 +219,8 @@ StateMatch StateStore::best(std::span<const Token> prompt, std::size_t present, 
   const PrefixHashes hashes(prompt, parts_);
   std::size_t covered = present;
   StateMatch match;
+  // Without attention layers there are no rows that could be missing.
+  if (layout_ && layout_->attention.empty()) covered = limit;
   match.attention = chain(prompt, parts_, hashes, limit, covered);
   match.token_count = std::min(covered, limit);
   if (needs_recurrent) {
@@ -217,7 +250,9 @@ std::size_t StateStore::saved_rows(std::span<const Token> tokens) {
     if (part->file != nullptr) files.push_back(part);
   }
   std::size_t covered = 0;
-  chain(tokens, files, PrefixHashes(tokens, files), tokens.size(), covered);
+  for (const KeptPartPtr& link : chain(tokens, files, PrefixHashes(tokens, files), tokens.size(), covered)) {
+    link->last_use = clock_;
+  }
   return covered;
 }
 
@@ -241,6 +276,12 @@ void StateStore::forget(const KeptPartPtr& part) {
 
 Result<StateFileWriter> StateStore::begin_file(const PartHeader& header, std::span<const Token> tokens) {
   StateOrigin origin = origin_;
+  // What only saves time shall not take the last space from what matters.
+  std::error_code unknown;
+  const std::filesystem::space_info space = std::filesystem::space(folder_, unknown);
+  if (!unknown && layout_ && space.available < payload_bytes(header, *layout_) + kReserveBytes) {
+    return Error(ErrorCode::kWrite, fmt::format("the disk of '{}' is nearly full", folder_), "Free some space");
+  }
   if (!layout_) return Error(ErrorCode::kUsage, "the layout of the state is not known yet");
   origin.layout = *layout_;
   return StateFileWriter::create(path_of(header), origin, header, tokens);
@@ -278,30 +319,49 @@ void StateStore::add_file(const std::string& path) {
   begun_files_.insert(path);
 }
 
-// Of the recurrent states on disk the newest few are enough: each is worth the messages behind the one before it.
+// Of the recurrent states on disk the newest few are enough: each is worth the messages behind the one before it. Of
+// rows that were used at the same time the last ones of a text go first: the others are of no use without those in
+// front of them.
 void StateStore::enforce_folder_budget() {
   constexpr std::size_t kMostRecurrent = 6;
-  const std::lock_guard lock(mutex_);
-  for (;;) {
+  std::vector<KeptPartPtr> victims;  // unmapped without the lock: somebody may be waiting for it
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<KeptPartPtr> files;
     std::uint64_t bytes = 0;
-    std::size_t recurrent = 0;
-    KeptPartPtr oldest, oldest_recurrent;
     for (const KeptPartPtr& part : parts_) {
       if (part->file == nullptr) continue;
+      files.push_back(part);
       bytes += part->payload().size();
-      if (oldest == nullptr || part->last_use < oldest->last_use) oldest = part;
-      if (part->header.kind != PartKind::kRecurrent) continue;
-      ++recurrent;
-      if (oldest_recurrent == nullptr || part->last_use < oldest_recurrent->last_use) oldest_recurrent = part;
     }
-    const KeptPartPtr victim = recurrent > kMostRecurrent     ? oldest_recurrent
-                               : bytes > folder_budget_bytes_ ? oldest
-                                                              : nullptr;
-    if (victim == nullptr) return;
-    ::unlink(victim->file->path().c_str());
-    begun_files_.erase(victim->file->path());
-    std::erase(parts_, victim);
+    std::sort(files.begin(), files.end(), [](const KeptPartPtr& a, const KeptPartPtr& b) {
+      return a->last_use != b->last_use ? a->last_use < b->last_use : a->header.to > b->header.to;
+    });
+    auto recurrent = static_cast<std::size_t>(std::count_if(
+        files.begin(), files.end(), [](const KeptPartPtr& part) { return part->header.kind == PartKind::kRecurrent; }));
+    for (const KeptPartPtr& part : files) {
+      const bool one_of_many = part->header.kind == PartKind::kRecurrent && recurrent > kMostRecurrent;
+      if (!one_of_many && bytes <= folder_budget_bytes_) continue;
+      bytes -= part->payload().size();
+      if (part->header.kind == PartKind::kRecurrent) --recurrent;
+      begun_files_.erase(part->file->path());
+      std::erase(parts_, part);
+      victims.push_back(part);
+    }
   }
+  for (const KeptPartPtr& part : victims) ::unlink(part->file->path().c_str());
+}
+
+void StateStore::remove_files() {
+  std::vector<KeptPartPtr> victims;
+  {
+    const std::lock_guard lock(mutex_);
+    std::copy_if(parts_.begin(), parts_.end(), std::back_inserter(victims),
+                 [](const KeptPartPtr& part) { return part->file != nullptr; });
+    std::erase_if(parts_, [](const KeptPartPtr& part) { return part->file != nullptr; });
+    begun_files_.clear();
+  }
+  for (const KeptPartPtr& part : victims) ::unlink(part->file->path().c_str());
 }
 
 Status StateStore::write_cold(const CancelFlag& cancel) {
@@ -332,8 +392,8 @@ Status StateStore::write_cold(const CancelFlag& cancel) {
   }
 }
 
-Status StateStore::flush() {
-  return committer_.flush();
+Status StateStore::flush(const CancelFlag* cancel) {
+  return committer_.flush(cancel);
 }
 
 StateStoreCounts StateStore::counts() const {

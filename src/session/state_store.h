@@ -72,12 +72,15 @@ class StateStore {
   const std::optional<StateLayout>& layout() const { return layout_; }
 
   // A read of a prompt begins: what was used before is older now.
-  void tick() { ++clock_; }
-  // Keeps a part in memory, if there is room for it after dropping cheaper ones. One that is already there is renewed.
+  void tick();
+  // Whether a part is worth being copied: it is not there yet (then it is renewed), and there is room for its bytes, if
+  // need be after dropping parts that are worth less. To be followed by keep().
+  bool make_room(const PartHeader& header, std::uint64_t bytes, std::size_t cost_tokens);
+  // Keeps a part in memory, if there is room for it as make_room() has it.
   void keep(PartHeader header, Tokens tokens, std::vector<std::byte> payload, std::size_t cost_tokens);
   // Of `prompt` at most `limit` tokens; rows of the first `present` are in the timeline. Used parts become recent.
   StateMatch best(std::span<const Token> prompt, std::size_t present, std::size_t limit, bool needs_recurrent);
-  // How many of the tokens have their attention rows in files, from the first on.
+  // How many of the tokens have their attention rows in files, from the first on. Those files become recent.
   std::size_t saved_rows(std::span<const Token> tokens);
   // Written, or on its way to the disk. One that could not be written is not tried again.
   bool has_file_of(const PartHeader& header) const;
@@ -91,16 +94,19 @@ class StateStore {
   // `cancel` is requested.
   Status write_cold(const CancelFlag& cancel);
   // Waits until every file is on the disk. The first error since the last call.
-  Status flush();
+  Status flush(const CancelFlag* cancel = nullptr);
+  // Gives the folder's space back: for something that matters more.
+  void remove_files();
+  std::uint64_t folder_budget_bytes() const { return folder_budget_bytes_; }
 
   StateStoreCounts counts() const;
 
  private:
   std::string path_of(const PartHeader& header) const;
-  bool make_room(std::uint64_t bytes);
+  bool room_for(std::uint64_t bytes, double worth);
   void enforce_folder_budget();
   void add_file(const std::string& path);
-  double worth(const KeptPart& part) const;
+  double worth(std::size_t cost_tokens, std::uint64_t last_use, std::uint64_t bytes) const;
 
   mutable std::mutex mutex_;
   std::vector<KeptPartPtr> parts_;

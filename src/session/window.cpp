@@ -39,12 +39,21 @@ Result<Window> fit_window(const Conversation& conversation, std::size_t left_out
   window.left_out = starts.empty() ? 0 : std::min(left_out, starts.back());
   KAZEIA_ASSIGN(window.prompt_tokens, length(without_oldest(conversation, window.left_out)));
   if (window.prompt_tokens + answer_tokens <= context_tokens) return window;
-  const auto next = [&](std::size_t than) { return std::upper_bound(starts.begin(), starts.end(), than); };
-  for (auto start = next(window.left_out); start != starts.end(); start = next(window.left_out)) {
-    window.left_out = *start;
-    KAZEIA_ASSIGN(window.prompt_tokens, length(without_oldest(conversation, window.left_out)));
-    if (window.prompt_tokens <= context_tokens / 2) break;
+  // By halves: a rendering of a long conversation takes milliseconds, and somebody waits.
+  auto low = std::upper_bound(starts.begin(), starts.end(), window.left_out);
+  auto high = starts.end();
+  while (low != high) {
+    const auto middle = low + (high - low) / 2;
+    KAZEIA_ASSIGN(const std::size_t tokens, length(without_oldest(conversation, *middle)));
+    if (tokens <= context_tokens / 2) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
   }
+  if (starts.empty()) return window;
+  window.left_out = low == starts.end() ? starts.back() : *low;
+  KAZEIA_ASSIGN(window.prompt_tokens, length(without_oldest(conversation, window.left_out)));
   return window;
 }
 

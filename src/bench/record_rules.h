@@ -1,0 +1,18 @@
+// What a record must be to count as evidence, whoever wrote it.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "bench/record.h"
+
+namespace kazeia::bench {
+
+// Every field but the id, which record.cpp knows how to check. kFile with the field that breaks a rule; the rules are
+// in docs/ledger_format.md.
+Status check_rules(const Record& record);
+
+// Exactly so many lower-case hexadecimal digits.
+bool is_hex(std::string_view text, std::size_t digits);
+
+}  // namespace kazeia::bench
