@@ -1,6 +1,6 @@
 # Kazeia-Engine. `make run` answers a question; `make test` proves the rest. `make help` lists everything.
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-aarch64 package-aarch64 test-device npu-demo npu-matrix quality bench-kernels asan tsan fuzz versus lint format clean
+.PHONY: help setup build run test test-aarch64 package-aarch64 test-device npu-demo npu-matrix quality bench-kernels asan tsan fuzz bench speed versus lint format clean
 
 MODEL ?= models/kazeia-mini-qwen35-q4_0.gguf
 PROMPT ?= What is the capital of France?
@@ -12,6 +12,8 @@ HALF = $(shell echo $$(( ($(SECONDS) + 1) / 2 )))
 # Build against another llama.cpp checkout: make run LLAMA_CPP_DIR=<folder>
 LLAMA_CPP_DIR ?=
 PROGRAM := build/release/kazeia
+SPEED_MODEL := build/speed/qwen3-0.6b.gguf
+SPEED_RECORD := build/speed/record.jsonl
 
 export MODEL PROMPT
 export KAZEIA_LLAMA_CPP_DIR := $(LLAMA_CPP_DIR)
@@ -83,6 +85,21 @@ fuzz: ## fuzz the GGUF reader and the state file reader, half the time each: mak
 	  -dict=fuzz/gguf_reader.dict -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/gguf_reader_seeds
 	@build/fuzz/state_file_fuzz -max_total_time=$(HALF) -max_len=16384 -timeout=10 -rss_limit_mb=1024 \
 	  -artifact_prefix=build/fuzz/ build/fuzz/state_corpus build/fuzz/state_file_seeds
+
+bench: setup ## what a user feels, as a record: make bench MODEL=file.gguf [FLAGS='--quick --baseline upstream --add']
+	@scripts/build release kazeia $(if $(findstring baseline,$(FLAGS)),kazeia-upstream-peer) -- $(CONFIGURE)
+	@$(PROGRAM) bench "$$MODEL" $(FLAGS)
+
+# Weights are random numbers, always the same; speed does not depend on them.
+$(SPEED_MODEL):
+	@mkdir -p $(@D)
+	@$(PROGRAM) synth qwen3-0.6b $@
+
+speed: build ## is it slower than the last accepted record of this machine? 3 minutes; keep the new one with kazeia ledger add
+	@$(MAKE) --no-print-directory $(SPEED_MODEL)
+	@rm -f $(SPEED_RECORD)
+	@$(PROGRAM) bench $(SPEED_MODEL) --quick --record $(SPEED_RECORD) $(FLAGS)
+	@$(PROGRAM) ledger check $(SPEED_RECORD)
 
 versus: ## speed and memory against llama.cpp's default: make versus MODEL=file.gguf [FLAGS=--quick]
 	@scripts/setup

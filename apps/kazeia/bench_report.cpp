@@ -29,8 +29,16 @@ std::string quantity(double value, const std::string& unit) {
   return number(value) + " " + unit;
 }
 
+// The unit is beside it already; only bytes change theirs with the size.
 std::string interval(const Figure& figure) {
+  if (figure.unit != "bytes") return fmt::format("{} to {}", number(figure.low), number(figure.high));
   return fmt::format("{} to {}", quantity(figure.low, figure.unit), quantity(figure.high, figure.unit));
+}
+
+// "-1.2 MiB/h"
+std::string slope_quantity(double value, const std::string& unit) {
+  if (unit != "bytes/h") return number(value) + " " + unit;
+  return fmt::format("{}{}/h", value < 0 ? "-" : "", format_bytes(static_cast<std::uint64_t>(std::fabs(value))));
 }
 
 // The first column to the left, the others to the right.
@@ -57,9 +65,10 @@ std::string setting(const Record& record, const std::string& name) {
 std::string head(const Record& record) {
   std::uint64_t bytes = 0;
   for (const auto& [type, size] : record.model.tensor_bytes) bytes += size;
-  std::string text =
-      fmt::format("{}: {}, {}; {} threads, context {}, KV cache {}\n", record.model.file, record.model.architecture,
-                  format_bytes(bytes), setting(record, "threads"), setting(record, "context"), setting(record, "kv"));
+  const std::string threads = setting(record, "threads");
+  std::string text = fmt::format("{}: {}, {}; {} thread{}, context {}, KV cache {}\n", record.model.file,
+                                 record.model.architecture, format_bytes(bytes), threads, threads == "1" ? "" : "s",
+                                 setting(record, "context"), setting(record, "kv"));
   const std::string route = setting(record, "route");
   if (!route.empty()) text.insert(text.size() - 1, ", route " + route);
   return text + fmt::format("{}; {}{}\n\n", record.machine.name,
@@ -115,8 +124,8 @@ std::string soak(const Record& record) {
   std::string slopes;
   for (const Figure& figure : record.figures) {
     if (figure.name.find("_slope") != std::string::npos) {
-      slopes += fmt::format("{}: {} {} (95 %: {} to {})\n", figure.name, number(figure.median), figure.unit,
-                            number(figure.low), number(figure.high));
+      slopes += fmt::format("{}: {}, 95 %: {} to {}\n", figure.name, slope_quantity(figure.median, figure.unit),
+                            slope_quantity(figure.low, figure.unit), slope_quantity(figure.high, figure.unit));
       continue;
     }
     const auto [low, high] = std::minmax_element(figure.samples.begin(), figure.samples.end());

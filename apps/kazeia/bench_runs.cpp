@@ -82,6 +82,10 @@ void add_circumstances(const Workbench& work, const Measurement& measurement, Be
     if (!failure.empty()) record.disturbance = fmt::format("the NPU failed ({}): {}", side.label, failure);
     const std::string no_chat = fact(side.facts, "no_chat");
     if (!no_chat.empty()) add_note(record, "no chat was measured: " + no_chat);
+    const std::string generated = fact(side.facts, "turn_generated_tokens");
+    if (!generated.empty() && side.samples.find("turn_decode") == nullptr) {
+      add_note(record, fmt::format("the turn's answer was too short to have a speed (tokens: {})", generated));
+    }
   }
   if (measurement.worst_variation > work.arguments.protocol.most_variation) {
     run.noise = fmt::format("{} varied by {:.1f} %, more than {:.3g} %", measurement.noisiest,

@@ -175,12 +175,12 @@ Status Chat::finish() {
     });
   }();
   show_remarks();
-  if (!finished.ok() && finished.error().code() == ErrorCode::kCancelled) return {};
-  if (!finished.ok()) {
-    report(Error(finished.error().code(), "the state is not saved: " + finished.error().message(),
-                 session_->stored() ? "The messages are; the next start reads them again"
-                                    : "Neither are the last messages: free some space"));
-  }
+  if (!finished.ok() && finished.error().code() == ErrorCode::kCancelled) return session_->stored();
+  KAZEIA_TRY(session_->stored());
+  // Not an error: nothing is lost but time.
+  if (!finished.ok())
+    note(fmt::format("(the state is not saved: {}. The next start reads the messages again)",
+                     finished.error().message()));
   return {};
 }
 

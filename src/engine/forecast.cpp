@@ -1,8 +1,8 @@
 #include "engine/forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -117,26 +117,49 @@ Result<Breakdown> simulate(llama_model* model, const llama_context_params& param
   }
 }
 
+// Sizes as straight lines over the context: upstream keeps a record per token even of a context that it only simulates,
+// so that large ones are not simulated but continued.
+struct Line {
+  Breakdown low, high;
+  std::uint64_t low_tokens = 0, high_tokens = 0;
+
+  Breakdown at(std::uint64_t tokens) const {
+    const auto value = [&](std::uint64_t a, std::uint64_t b) {
+      const double slope =
+          (static_cast<double>(b) - static_cast<double>(a)) / static_cast<double>(high_tokens - low_tokens);
+      const double there =
+          static_cast<double>(b) + slope * (static_cast<double>(tokens) - static_cast<double>(high_tokens));
+      return static_cast<std::uint64_t>(std::clamp(std::round(there), 0.0, 1e18));
+    };
+    if (tokens == high_tokens) return high;
+    return {high.weights, value(low.cache, high.cache), value(low.compute, high.compute)};
+  }
+};
+
+Result<Line> line_through(llama_model* model, llama_context_params params) {
+  constexpr std::uint32_t kMostSimulated = 32768;
+  constexpr std::uint32_t kUnit = 256;
+  Line line;
+  line.high_tokens = params.n_ctx = std::min(params.n_ctx, kMostSimulated);
+  KAZEIA_ASSIGN(line.high, simulate(model, params));
+  // A ubatch is never wider than its context, and has to be the same for both.
+  line.low_tokens = params.n_ctx = std::max(params.n_ctx / 2 / kUnit * kUnit, params.n_ubatch);
+  if (line.low_tokens >= line.high_tokens) line.low_tokens = params.n_ctx = 2 * params.n_ctx;
+  KAZEIA_ASSIGN(line.low, simulate(model, params));
+  return line;
+}
+
 }  // namespace
 
 Result<plan::MemoryPlan> Forecaster::forecast(const ForecastRequest& request) const {
   KAZEIA_ASSIGN(const llama_context_params params,
                 context_parameters(*state_->model, request.placement, request.timeline));
   const PlanningForNpu planning(state_->placement);
-  KAZEIA_ASSIGN(const Breakdown whole, simulate(state_->model, params));
-  std::uint64_t recurrent = 0;
-  if (llama_model_is_hybrid(state_->model) || llama_model_is_recurrent(state_->model)) {
-    // The recurrent state does not grow with the context: what the line through two contexts has at zero.
-    llama_context_params half = params;
-    half.n_ctx = std::max<std::uint32_t>(256, params.n_ctx / 2 / 256 * 256);
-    if (half.n_ctx < params.n_ctx) {
-      KAZEIA_ASSIGN(const Breakdown smaller, simulate(state_->model, half));
-      const std::uint64_t per_token = (whole.cache - smaller.cache) / (params.n_ctx - half.n_ctx);
-      recurrent = whole.cache - std::min(whole.cache, per_token * params.n_ctx);
-    } else {
-      recurrent = whole.cache;
-    }
-  }
+  KAZEIA_ASSIGN(const Line line, line_through(state_->model, params));
+  const Breakdown whole = line.at(params.n_ctx);
+  const bool has_recurrent = llama_model_is_hybrid(state_->model) || llama_model_is_recurrent(state_->model);
+  // The recurrent state is what does not grow with the context.
+  const std::uint64_t recurrent = has_recurrent ? line.at(0).cache : 0;
   const int threads = plan::default_threads(read_machine());
   const std::uint64_t vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(state_->model));
 

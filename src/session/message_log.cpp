@@ -59,11 +59,12 @@ Result<LogContent> content_of(const std::string& path, std::string_view text) {
 // What writers that were killed have left. Only for the holder of the lock.
 void remove_abandoned(const std::string& path) {
   std::error_code error;
-  const std::string begin = fs::path(path).filename().string() + ".partial-";
+  const std::string begin = fs::path(path).filename().string();  // the log's, or a damaged one's that was to be kept
   const fs::directory_iterator end;
   for (fs::directory_iterator entry(folder_of(path), error); !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    if (entry->path().filename().string().starts_with(begin)) fs::remove(entry->path(), ignored);
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(begin) && name.find(".partial-") != std::string::npos) fs::remove(entry->path(), ignored);
   }
 }
 

@@ -35,7 +35,7 @@ Session::Session(std::shared_ptr<const Model> model, std::unique_ptr<Timeline> t
 
 Session::~Session() {
   end_idle();
-  if (storing_fails_) store();
+  if (storing_error_) store();
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<const Model> model, std::unique_ptr<Timeline> timeline,
@@ -75,15 +75,27 @@ void Session::store() {
     stored = log_->store(conversation_, left_out_);
   }
   if (stored.ok()) {
-    if (storing_fails_) remarks_.emplace_back("the messages are saved again");
-    storing_fails_ = false;
+    if (storing_error_) remarks_.emplace_back("the messages are saved again");
+    storing_error_.reset();
     return;
   }
-  if (!storing_fails_) {
+  if (!storing_error_) {
     remarks_.push_back(fmt::format("the messages are not saved: {}. The conversation goes on and is saved later",
                                    stored.error().message()));
   }
-  storing_fails_ = true;
+  storing_error_ = stored.error();
+}
+
+Status Session::stored() const {
+  if (!storing_error_) return {};
+  const auto& kept = log_->conversation().messages();
+  const auto& all = conversation_.messages();
+  const std::size_t both = std::min(kept.size(), all.size());
+  const auto end = kept.begin() + static_cast<std::ptrdiff_t>(both);
+  const auto common = static_cast<std::size_t>(std::mismatch(kept.begin(), end, all.begin()).first - kept.begin());
+  return Error(ErrorCode::kWrite,
+               fmt::format("the last {} messages are not saved: {}", all.size() - common, storing_error_->message()),
+               "Free some space");
 }
 
 Result<TurnResult> Session::say(std::string text, const TurnOptions& options, const TurnEvents& events) {
@@ -240,7 +252,7 @@ void Session::end_idle() {
 
 Status Session::finish(const TurnOptions& options, const CancelFlag& cancel, const Timeline::Progress& progress) {
   end_idle();
-  if (storing_fails_) store();
+  if (storing_error_) store();
   idle_done_ = false;
   KAZEIA_TRY(work_ahead(options, cancel, progress));
   KAZEIA_TRY(cache_.flush(&cancel));

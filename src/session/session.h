@@ -71,8 +71,8 @@ class Session {
   void replace(Conversation conversation);
   // Adds, replaces or (empty text) removes the system message; the rest stays.
   void set_system(std::string content);
-  // Whether the last change of the conversation is on the disk; true without a folder.
-  bool stored() const { return !storing_fails_; }
+  // kWrite if the last messages are not on the disk, with their number. Ok without a folder.
+  Status stored() const;
   // Whether the last turn took its message back.
   bool took_back() const { return took_back_; }
 
@@ -106,7 +106,7 @@ class Session {
   std::size_t left_out_ = 0;
   bool window_may_grow_ = false;  // this context may be larger than the one that left messages out
   bool took_back_ = false;
-  bool storing_fails_ = false;
+  std::optional<Error> storing_error_;
   bool saving_fails_ = false;
   std::vector<std::string> remarks_;
   CancelFlag stop_idle_;
