@@ -114,7 +114,7 @@ TEST_F(Bench, ShowsATableAndAppendsLinesToAFile) {
     EXPECT_THAT(outcome.out, HasSubstr("95 % interval"));
     EXPECT_THAT(outcome.out, HasSubstr("\ndecode_64 "));
     EXPECT_THAT(outcome.out, Not(HasSubstr("turn_")));
-    EXPECT_THAT(outcome.err, HasSubstr("repetition 3 of 3"));
+    EXPECT_THAT(outcome.err, HasSubstr("repetition 3 (3 to 3)"));
   }
   std::istringstream lines(read_file(file));
   std::string first, second, end;

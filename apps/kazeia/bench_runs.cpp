@@ -35,11 +35,13 @@ bench::ProtocolEvents show_progress(const Workbench& work) {
   bench::ProtocolEvents events;
   const bench::ProtocolOptions& options = work.arguments.protocol;
   events.on_repetition = [&options](int repetition) {
-    fmt::print(stderr, "repetition {} of {} to {}\n", repetition + 1, options.least_repetitions,
+    fmt::print(stderr, "repetition {} ({} to {})\n", repetition + 1, options.least_repetitions,
                options.most_repetitions);
   };
   events.on_sample = [](const std::string& label, const std::string& name, double value) {
-    fmt::print(stderr, "  {:<12} {:<22} {:.1f}\n", label, name, value);
+    const bool bytes = name.ends_with("_bytes");
+    fmt::print(stderr, "  {:<12} {:<22} {}\n", label, name,
+               bytes ? format_bytes(static_cast<std::uint64_t>(value)) : fmt::format("{:.1f}", value));
   };
   events.on_remark = [](const std::string& sentence) { fmt::print(stderr, "  {}\n", sentence); };
   return events;

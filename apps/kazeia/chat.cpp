@@ -113,11 +113,11 @@ class Chat {
 };
 
 void Chat::note(std::string_view text) const {
-  fmt::print(stderr, "{}\n", text);
+  write_to_stderr(fmt::format("{}\n", text));
 }
 
 void Chat::report(const Error& error) {
-  fmt::print(stderr, "kazeia: {}\n", error.sentence());
+  write_to_stderr(fmt::format("kazeia: {}\n", error.sentence()));
   if (!first_error_) first_error_ = error;
 }
 

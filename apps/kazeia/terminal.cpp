@@ -1,5 +1,6 @@
 #include "terminal.h"
 
+#include <cstdio>
 #include <poll.h>
 #include <unistd.h>
 
@@ -91,6 +92,10 @@ std::string valid_utf8(std::string_view text) {
   std::string out = stream.push(text);
   if (stream.holding()) out += "\uFFFD";
   return out;
+}
+
+void write_to_stderr(std::string_view text) {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 Status Output::write(std::string_view text) {

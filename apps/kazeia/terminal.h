@@ -20,6 +20,9 @@ std::string without_control_characters(std::string_view text);
 // `text` with bytes that are not UTF-8 replaced by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
+// To stderr, whatever becomes of it: a message that cannot be shown (a log on a full disk) ends nothing.
+void write_to_stderr(std::string_view text);
+
 // Standard output without a buffer: what was generated is visible at once and an error is known at once.
 class Output {
  public:

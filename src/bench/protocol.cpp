@@ -143,8 +143,9 @@ Result<Measurement> Protocol::run() {
   while (measurement_.repetitions < options_.most_repetitions) {
     KAZEIA_TRY(repeat_all());
     find_noisiest();
-    const bool enough = measurement_.repetitions >= options_.least_repetitions;
-    if (enough && measurement_.worst_variation <= options_.most_variation) break;
+    if (measurement_.repetitions < options_.least_repetitions) continue;
+    // More repetitions make nothing good again that was disturbed.
+    if (worst_.cores > 0 || measurement_.worst_variation <= options_.most_variation) break;
   }
   drop_incomplete();
   find_noisiest();

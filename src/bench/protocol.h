@@ -66,7 +66,8 @@ struct Measurement {
 std::string sentence(const Interference& interference);
 
 // Errors: those of the children, within their label; kCancelled. A figure that not every repetition has is left out,
-// with a remark. Once a repetition has stayed disturbed none is repeated any more: the result is spoilt already.
+// with a remark. Once a repetition has stayed disturbed none is repeated any more, and the least number of them is
+// enough: the result is spoilt already.
 Result<Measurement> measure(const std::vector<Configuration>& configurations, const ProtocolOptions& options,
                             const MeasuringSeams& seams, const ProtocolEvents& events, const CancelFlag* cancel);
 
