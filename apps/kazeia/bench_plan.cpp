@@ -26,8 +26,9 @@ std::string joined(const std::vector<std::int64_t>& values) {
 
 // `defaults` or, if given, exactly what was asked for.
 Result<std::vector<std::int64_t>> chosen(const char* what, const std::vector<std::int64_t>& asked,
-                                         std::vector<std::int64_t> defaults, std::int64_t most, BenchPlan& plan) {
-  std::vector<std::int64_t> values = asked.empty() ? std::move(defaults) : asked;
+                                         const std::vector<std::int64_t>& defaults, std::int64_t most,
+                                         BenchPlan& plan) {
+  std::vector<std::int64_t> values = asked.empty() ? defaults : asked;
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   const auto too_large = std::upper_bound(values.begin(), values.end(), most);
