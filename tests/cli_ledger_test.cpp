@@ -178,6 +178,7 @@ TEST_F(LedgerVerb, ACheckFailsWithTheFiguresThatBecameWorse) {
   ASSERT_TRUE(json.is_object()) << as_json.out;
   EXPECT_EQ(json["reference"], kMonday.id);
   EXPECT_EQ(json["record"], worse.id);
+  EXPECT_EQ(json["passes"], false);
   EXPECT_EQ(json["regressions"], Json({"decode_4096", "load_ms"}));
   EXPECT_EQ(ledger({"check", "-", "--tolerance", "0.2"}, line_of(worse)).exit_code, 0);
   EXPECT_EQ(read_file(file()), line_of(kMonday)) << "a check adds nothing";
@@ -214,7 +215,41 @@ TEST_F(LedgerVerb, ACheckDoesNotPassADisturbedRecord) {
   disturbed.disturbance = "a backup ran";
   seal(disturbed);
   expect_error(ledger({"check", "-"}, line_of(disturbed)), 7, "was disturbed: a backup ran");
-  expect_error(ledger({"check", "-"}, line_of(kTuesday) + line_of(disturbed)), 2, "a check is of one");
+}
+
+TEST_F(LedgerVerb, ACheckOfSeveralRecordsAnswersForEach) {
+  add(line_of(kMonday));
+  const Record same = record_at("2026-12-02T10:00:00Z");
+  const Record worse = record_at("2026-12-03T10:00:00Z", 0.9);
+  Record disturbed = kTuesday;
+  disturbed.disturbance = "a backup ran";
+  seal(disturbed);
+  EXPECT_EQ(ledger({"check", "-"}, line_of(same) + line_of(kTuesday)).exit_code, 0);
+
+  const std::string lines = line_of(same) + line_of(worse) + line_of(disturbed);
+  const Outcome outcome = ledger({"check", "-"}, lines);
+  expect_error(outcome, 7, "2 of 3 records do not pass: " + worse.id + " is worse than " + kMonday.id);
+  EXPECT_THAT(outcome.err, HasSubstr("nothing of " + disturbed.id + " could be compared"));
+  for (const Record& record : {same, worse, disturbed}) EXPECT_THAT(outcome.out, HasSubstr(record.id));
+  const Json json = Json::parse(ledger({"check", "-", "--json"}, lines).out, nullptr, false);
+  ASSERT_TRUE(json.is_array() && json.size() == 3);
+  EXPECT_EQ(json[0]["passes"], true);
+  EXPECT_EQ(json[1]["passes"], false);
+  EXPECT_EQ(json[1]["regressions"], Json({"decode_4096", "load_ms"}));
+  EXPECT_EQ(json[2]["passes"], false);
+}
+
+TEST_F(LedgerVerb, KeepsARecordFromChangedSourcesThatNoCheckRefersTo) {
+  Record changed = kMonday;
+  changed.dirty = true;
+  seal(changed);
+  const Outcome outcome = ledger({"add", "-"}, line_of(changed));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr(", but no check refers to it: it was measured with changes that are in no commit."));
+  EXPECT_THAT(ledger({"list"}).out, HasSubstr("0123456789+  model.gguf  accepted, no reference\n"));
+  EXPECT_EQ(ledger({"check", "-"}, line_of(record_at("2026-12-01T10:00:00Z", 0.5))).out,
+            "no accepted record to compare with\n");
 }
 
 TEST_F(LedgerVerb, NamesTheDamagedLineWhateverIsAsked) {

@@ -114,6 +114,7 @@ Outcome run(const std::vector<std::string>& arguments, const Conditions& setup) 
       const rlimit limit{*setup.file_size_limit, *setup.file_size_limit};
       ::setrlimit(RLIMIT_FSIZE, &limit);
     }
+    if (setup.in_child) setup.in_child();
     execute(arguments, setup.environment);
   }
   in.close_read();
@@ -204,7 +205,8 @@ int Terminal::wait_for_exit() {
   return exit_code_of(status);
 }
 
-Piped::Piped(const std::vector<std::string>& arguments) : errors_(::memfd_create("stderr", MFD_CLOEXEC)) {
+Piped::Piped(const std::vector<std::string>& arguments, const std::function<void()>& in_child)
+    : errors_(::memfd_create("stderr", MFD_CLOEXEC)) {
   std::signal(SIGPIPE, SIG_IGN);
   Pipe in;
   Pipe out;
@@ -214,6 +216,7 @@ Piped::Piped(const std::vector<std::string>& arguments) : errors_(::memfd_create
     ::dup2(in.read_end, STDIN_FILENO);
     ::dup2(out.write_end, STDOUT_FILENO);
     ::dup2(errors_, STDERR_FILENO);
+    if (in_child) in_child();
     execute(arguments, {});
   }
   EXPECT_GT(process_, 0);

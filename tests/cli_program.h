@@ -27,6 +27,7 @@ struct Conditions {
   std::function<void(pid_t)> after_first_output{};  // called once stdout has brought something
   std::chrono::milliseconds interrupt_after{0};     // a signal then; 0 = never
   int interrupt_signal = SIGINT;
+  std::function<void()> in_child{};  // called between fork and exec; only system calls
 };
 
 struct Outcome {
@@ -66,7 +67,7 @@ class Terminal {
 // The program through pipes, line by line, while it runs.
 class Piped {
  public:
-  explicit Piped(const std::vector<std::string>& arguments);
+  explicit Piped(const std::vector<std::string>& arguments, const std::function<void()>& in_child = {});
   ~Piped();
   Piped(const Piped&) = delete;
   Piped& operator=(const Piped&) = delete;

@@ -17,6 +17,7 @@
 #include "bench_plan.h"
 #include "bench_report.h"
 #include "bench_runs.h"
+#include "ledger_report.h"
 #include "options.h"
 #include "plan/threads.h"
 #include "record_origin.h"
@@ -56,7 +57,7 @@ Status add_to_ledger(const BenchRun& measured, const BenchArguments& arguments, 
                  "Close other programs and measure again, or keep it as it is with --accept-noise");
   }
   KAZEIA_TRY(bench::Ledger(folder).append(record));
-  fmt::print(stderr, "{} is in the ledger of the machine {}.\n", record.id, record.machine.id);
+  fmt::print(stderr, "{}\n", added_text(record));
   return {};
 }
 
@@ -106,7 +107,15 @@ void add_figure_options(CLI::App& verb, BenchArguments& arguments) {
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{0}, kMost))
       ->type_name("TOKENS,...");
-  verb.add_flag("--quick", arguments.quick, "Prefill 512, decode 0 and 1024 only, unless they are given");
+  verb.add_option(
+          "--prefill-at", arguments.prefill_at,
+          "Depths at which 512 tokens are read, as a turn of a chat does (default 4096,16384; none if --prefill "
+          "or --depths is given)")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->type_name("TOKENS,...");
+  verb.add_flag("--quick", arguments.quick,
+                "Prefill 512, decode 0 and 1024, 512 tokens at 4096 only, unless they are given");
   verb.add_flag("--no-turns", arguments.no_turns, "No turn of a chat");
   CLI::Option* baseline = verb.add_option("--baseline", arguments.baseline,
                                           "The same figures of llama.cpp as it ships, alternately, as ratios")
@@ -149,7 +158,8 @@ void add_bench(CLI::App& app, Action& action) {
   verb->description(
       "Loading, first token, prefill, decode at depths, a turn of a chat, memory and (where the machine tells) "
       "energy.\n"
-      "Every repetition is a process of its own, on a quiet and cool machine, until the figures repeat.");
+      "Every repetition is a process of its own, on a quiet and cool machine, until the figures repeat.\n"
+      "Depths over 1024 are made of repeated rows instead of being read, which takes seconds.");
   add_subject_options(*verb, *arguments);
   add_figure_options(*verb, *arguments);
   add_protocol_options(*verb, *arguments);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::int64_t kDecodeTokens = 32;
 constexpr std::int64_t kBehindDepth = 64;
+constexpr std::int64_t kTurnPrompt = 512;  // what a turn of a chat adds to a conversation
 constexpr const char* kTurn = "turn:700:64";
 // The turn, the short exchange before it, and what a template puts around them.
 constexpr std::int64_t kTurnTokens = 1024;
@@ -19,6 +20,7 @@ constexpr double kSoakInterval = 30;
 
 const std::vector<std::int64_t> kPrefill{128, 512, 1024, 2048};
 const std::vector<std::int64_t> kDepths{0, 1024, 4096, 8192, 16384, 32768};
+const std::vector<std::int64_t> kPrefillAt{4096, 16384};
 
 std::string joined(const std::vector<std::int64_t>& values) {
   return values.empty() ? "none" : fmt::format("{}", fmt::join(values, ","));
@@ -80,6 +82,11 @@ Result<BenchPlan> plan_bench(const BenchArguments& arguments, const ModelFacts& 
   KAZEIA_ASSIGN(const std::vector<std::int64_t> depths,
                 chosen("--depths", arguments.depths, defaults(kDepths, {0, 1024}),
                        limit(arguments.depths) - kDecodeTokens - 1, plan));
+  const bool chosen_figures = !arguments.prefill.empty() || !arguments.depths.empty();
+  KAZEIA_ASSIGN(const std::vector<std::int64_t> prefill_at,
+                chosen("--prefill-at", arguments.prefill_at,
+                       chosen_figures ? std::vector<std::int64_t>() : defaults(kPrefillAt, {4096}),
+                       limit(arguments.prefill_at) - kTurnPrompt, plan));
   const bool turns = !arguments.no_turns && context >= kTurnTokens;
   if (!arguments.no_turns && !turns) {
     plan.remarks.push_back(fmt::format("turns are not measured: they need a context of {} tokens", kTurnTokens));
@@ -88,16 +95,20 @@ Result<BenchPlan> plan_bench(const BenchArguments& arguments, const ModelFacts& 
   std::int64_t needed = turns ? kTurnTokens + kTurnReserve : 256;
   if (!prefill.empty()) needed = std::max(needed, prefill.back() + kBehindDepth);
   if (!depths.empty()) needed = std::max(needed, depths.back() + kBehindDepth);
+  if (!prefill_at.empty()) needed = std::max(needed, prefill_at.back() + kTurnPrompt + kBehindDepth);
   plan.context_tokens = arguments.context_tokens.value_or(static_cast<std::uint32_t>(needed));
 
   for (const std::int64_t tokens : prefill) plan.plain_steps.push_back(fmt::format("prefill:{}", tokens));
   for (const std::int64_t depth : depths) plan.plain_steps.push_back(fmt::format("decode:{}:{}", depth, kDecodeTokens));
+  for (const std::int64_t depth : prefill_at)
+    plan.plain_steps.push_back(fmt::format("prefill:{}@{}", kTurnPrompt, depth));
   plan.steps = plan.plain_steps;
   plan.steps.emplace_back("ttft");
   if (turns) plan.steps.emplace_back(kTurn);
   plan.settings["context"] = std::to_string(plan.context_tokens);
   plan.settings["prefill"] = joined(prefill);
   plan.settings["depths"] = joined(depths);
+  plan.settings["prefill_at"] = joined(prefill_at);
   plan.settings["decode_tokens"] = std::to_string(kDecodeTokens);
   plan.settings["turns"] = turns ? kTurn : "none";
   return plan;

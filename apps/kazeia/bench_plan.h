@@ -23,8 +23,9 @@ struct BenchArguments {
   std::string tile_cache;
   RouteOptions route;
   // What is measured.
-  std::vector<std::int64_t> prefill;  // empty: the default
-  std::vector<std::int64_t> depths;   // empty: the default
+  std::vector<std::int64_t> prefill;     // empty: the default
+  std::vector<std::int64_t> depths;      // empty: the default
+  std::vector<std::int64_t> prefill_at;  // empty: the default; none by default if one of the two above is given
   bool quick = false;
   bool no_turns = false;
   std::string baseline;  // "upstream", or empty

@@ -71,6 +71,8 @@ std::string head(const Record& record) {
                                  setting(record, "context"), setting(record, "kv"));
   const std::string route = setting(record, "route");
   if (!route.empty()) text.insert(text.size() - 1, ", route " + route);
+  const std::string depth = setting(record, "depth");
+  if (!depth.empty()) text.insert(text.size() - 1, ", depths over 1024: " + depth);
   return text + fmt::format("{}; {}{}\n\n", record.machine.name,
                             record.commit.empty() ? "no commit" : "commit " + record.commit.substr(0, 10),
                             record.dirty ? " with changes" : "");

@@ -25,12 +25,6 @@ using bench::Side;
 
 constexpr std::array kRoutes{Route::kCpu, Route::kNpuPrefill, Route::kNpuOnly};
 
-// Where a chat remembers the hashes of models, so that a file is read once only.
-std::string hash_memo() {
-  const Result<std::string> root = SessionDirectory::default_root();
-  return (root.ok() ? *root : (std::filesystem::temp_directory_path() / "kazeia").string()) + "/.models";
-}
-
 bench::ProtocolEvents show_progress(const Workbench& work) {
   bench::ProtocolEvents events;
   const bench::ProtocolOptions& options = work.arguments.protocol;
@@ -71,11 +65,26 @@ void add_figures(const Side& side, const std::string& prefix, bench::Record& rec
   }
 }
 
+// How depths were made, and whether both sides of a comparison did the same.
+void add_depth(const Measurement& measurement, bench::Record& record) {
+  for (const Side& side : measurement.sides) {
+    const std::string made = fact(side.facts, "depth");
+    if (made.empty()) continue;
+    std::string& setting = record.settings["depth"];
+    if (setting.empty()) {
+      setting = made;
+    } else if (setting != made) {
+      setting += fmt::format(", {}: {}", side.label, made);
+    }
+  }
+}
+
 // How it went, and what a reader of the record has to know.
 void add_circumstances(const Workbench& work, const Measurement& measurement, BenchRun& run) {
   bench::Record& record = run.record;
   record.moments = measurement.moments;
   record.disturbance = measurement.disturbance;
+  add_depth(measurement, record);
   const auto throttled = std::count_if(record.moments.begin(), record.moments.end(),
                                        [](const bench::MachineMoment& moment) { return moment.throttled; });
   if (throttled > 0) add_note(record, "the processor was throttled for heat");
@@ -96,6 +105,11 @@ void add_circumstances(const Workbench& work, const Measurement& measurement, Be
 }
 
 }  // namespace
+
+std::string hash_memo() {
+  const Result<std::string> root = SessionDirectory::default_root();
+  return (root.ok() ? *root : (std::filesystem::temp_directory_path() / "kazeia").string()) + "/.models";
+}
 
 BenchRun begin_run(const Workbench& work, const std::string& kind) {
   BenchRun run;

@@ -30,6 +30,9 @@ Result<BenchRun> run_baseline(const Workbench& work);  // kind "baseline"; kFile
 Result<BenchRun> run_routes(const Workbench& work);    // kind "routes"
 Result<BenchRun> run_soak(const Workbench& work);      // kind "soak"
 
+// Where a chat remembers the hashes of models, so that a file is read once only.
+std::string hash_memo();
+
 // --- For the runs themselves.
 // This program as a measured process, without the model and the steps.
 std::vector<std::string> probe_command(const Workbench& work, Route route);

@@ -45,7 +45,7 @@ struct ChatArguments {
   bool json = false;
   std::string session;  // empty: nothing is kept on disk
   std::string sessions_directory;
-  PrefixCacheOptions cache;
+  bool half_checkpoints = false;
   bool no_read_ahead = false;
 };
 
@@ -338,16 +338,15 @@ void Chat::load(const std::string& path) {
 
 Status Chat::show_stats() {
   const SessionCounts counts = session_->counts();
-  if (arguments_.json) return output_.write(stats_json(session_->timeline(), counts));
+  if (arguments_.json) return output_.write(stats_json(session_->timeline(), counts, *loaded_.settings));
   const bool npu = loaded_.routed.used != Route::kCpu;
-  note(stats_text(session_->timeline(), counts, last_,
+  note(stats_text(session_->timeline(), counts, last_, *loaded_.settings,
                   npu ? std::optional(session_->timeline().npu_use()) : std::nullopt));
   return {};
 }
 
 Result<SessionOptions> session_options(const ChatArguments& arguments) {
   SessionOptions options;
-  options.cache = arguments.cache;
   options.idle_work = !arguments.no_read_ahead;
   options.engine_version = KAZEIA_VERSION;
   if (arguments.session.empty()) return options;
@@ -362,11 +361,13 @@ Result<SessionOptions> session_options(const ChatArguments& arguments) {
 
 Status chat(const ChatArguments& arguments) {
   KAZEIA_TRY(validate(arguments.sampling));
-  KAZEIA_ASSIGN(const SessionOptions options, session_options(arguments));
+  KAZEIA_ASSIGN(SessionOptions options, session_options(arguments));
   // While the model loads, a second Ctrl-C may end the process; later it would lose the conversation.
   CancelFlag& cancel = catch_interrupts(SecondInterrupt::kEndsProcess);
   KAZEIA_ASSIGN(LoadedModel loaded,
-                load_model(arguments.model, cancel, /*quiet=*/arguments.json, arguments.cache.memory_budget_bytes));
+                load_model(arguments.model, cancel, /*quiet=*/arguments.json, KeptStates::kCheckpoints));
+  options.cache = loaded.flags.checkpoints();
+  options.cache.half_checkpoints = arguments.half_checkpoints;
   KAZEIA_ASSIGN(std::unique_ptr<Session> session, Session::open(loaded.model, std::move(loaded.timeline), options));
   catch_interrupts(SecondInterrupt::kIgnored);
   const Timeline& timeline = session->timeline();
@@ -398,11 +399,11 @@ void add_chat(CLI::App& app, Action& action) {
   verb->add_option("--sessions-dir", arguments->sessions_directory,
                    "Where sessions are kept; default: $KAZEIA_SESSIONS, or kazeia/sessions in $XDG_DATA_HOME")
       ->type_name("DIR");
-  verb->add_option("--checkpoint-memory", arguments->cache.memory_budget_bytes,
-                   "Most memory for states that may be wanted again; 256MB if not given")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->type_name("SIZE");
-  verb->add_flag("--checkpoint-f16", arguments->cache.half_checkpoints,
+  add_setting_flag(*verb, arguments->model, "checkpoint_memory",
+                   "Most memory for states that may be wanted again; 256MB if not given");
+  add_setting_flag(*verb, arguments->model, "checkpoint_spacing",
+                   "Tokens between two kept states in a long prompt (default 1024; 0 = at messages only)");
+  verb->add_flag("--checkpoint-f16", arguments->half_checkpoints,
                  "Keep recurrent states in half precision: half the bytes, not exact");
   verb->add_flag("--no-read-ahead", arguments->no_read_ahead, "Do nothing in the background between two messages");
   verb->callback([arguments, &action] { action = [arguments] { return chat(*arguments); }; });

@@ -6,6 +6,7 @@
 #include "base/machine.h"
 #include "base/units.h"
 #include "options.h"
+#include "settings_report.h"
 
 namespace kazeia::cli {
 namespace {
@@ -44,7 +45,7 @@ Json session_json(const SessionCounts& counts) {
 }  // namespace
 
 std::string stats_text(const Timeline& timeline, const SessionCounts& counts, const std::optional<TurnStats>& last,
-                       const std::optional<NpuUse>& npu) {
+                       const ResolvedSettings& settings, const std::optional<NpuUse>& npu) {
   std::string text;
   const auto row = [&text](std::string_view label, const std::string& value) {
     text += fmt::format("{:<12} {}\n", label, value);
@@ -69,6 +70,7 @@ std::string stats_text(const Timeline& timeline, const SessionCounts& counts, co
   row("background", fmt::format("{} tokens read ahead, {} saved, {}", cache.read_ahead_tokens,
                                 format_bytes(cache.saved_bytes), counts.idle_done ? "done" : "not done"));
   row("threads", fmt::format("{}", timeline.decode_threads()));
+  row("settings", settings_line(settings));
   if (npu) row("NPU", npu_sentence(*npu));
   row("peak memory", format_bytes(read_process_memory().peak_rss_bytes));
   text.pop_back();
@@ -92,10 +94,11 @@ std::string answer_json(const TurnResult& turn, const SessionCounts& counts) {
                    {"session", session_json(counts)}});
 }
 
-std::string stats_json(const Timeline& timeline, const SessionCounts& counts) {
+std::string stats_json(const Timeline& timeline, const SessionCounts& counts, const ResolvedSettings& settings) {
   return one_line({{"context_tokens", timeline.capacity_tokens()},
                    {"context_used", timeline.token_count()},
                    {"peak_rss_bytes", read_process_memory().peak_rss_bytes},
+                   {"settings", settings_json(settings)},
                    {"session", session_json(counts)}});
 }
 

@@ -69,8 +69,7 @@ Status add(const LedgerArguments& arguments) {
   bench::Ledger ledger(arguments.folder);
   KAZEIA_TRY(ledger.append(records));
   for (const bench::Record& record : records) {
-    fmt::print(stderr, "{} is in the ledger of the machine {}", record.id, record.machine.id);
-    fmt::print(stderr, "{}\n", bench::is_accepted(record) ? "." : ", but not accepted as a result.");
+    fmt::print(stderr, "{}\n", added_text(record));
   }
   return {};
 }
@@ -117,26 +116,39 @@ std::string regressions_of(const bench::Comparison& comparison) {
   return text;
 }
 
+Result<CheckedRecord> check_one(const std::vector<bench::Record>& kept, bench::Record now, double tolerance) {
+  CheckedRecord checked{.now = std::move(now)};
+  const std::optional<bench::Record> reference = bench::reference_of(kept, checked.now);
+  if (!reference) return checked;
+  KAZEIA_ASSIGN(checked.comparison, bench::check(*reference, checked.now, tolerance));
+  const std::string regressions = regressions_of(*checked.comparison);
+  if (!regressions.empty()) {
+    checked.failure = fmt::format("worse than {} of {}: {}", reference->id, reference->time, regressions);
+  }
+  return checked;
+}
+
 Status check(const LedgerArguments& arguments) {
-  KAZEIA_ASSIGN(const std::vector<bench::Record> records, records_in(arguments.file));
-  if (records.size() != 1) {
-    return Error(ErrorCode::kUsage, fmt::format("{} records are given, and a check is of one", records.size()),
-                 "Check them one by one");
-  }
-  const bench::Record& now = records.front();
+  KAZEIA_ASSIGN(std::vector<bench::Record> records, records_in(arguments.file));
   KAZEIA_ASSIGN(const std::vector<bench::Record> kept, bench::Ledger(arguments.folder).read_all());
-  const std::optional<bench::Record> reference = bench::reference_of(kept, now);
-  if (!reference) {
-    return Output().write(arguments.json ? check_json(now, std::nullopt, arguments.tolerance)
-                                         : "no accepted record to compare with\n");
+  const bool alone = records.size() == 1;
+  std::vector<CheckedRecord> all;
+  std::vector<std::string> failures;
+  for (bench::Record& record : records) {
+    Result<CheckedRecord> one = check_one(kept, record, arguments.tolerance);
+    // Of one record that is the whole answer; of several, the others have theirs.
+    if (!one.ok() && alone) return one.error();
+    all.push_back(one.ok() ? std::move(one).value()
+                           : CheckedRecord{.now = std::move(record), .failure = one.error().message()});
+    const CheckedRecord& last = all.back();
+    if (last.failure.empty()) continue;
+    failures.push_back(alone || !last.comparison ? last.failure : last.now.id + " is " + last.failure);
   }
-  KAZEIA_ASSIGN(const bench::Comparison comparison, bench::check(*reference, now, arguments.tolerance));
-  KAZEIA_TRY(Output().write(arguments.json ? check_json(now, comparison, arguments.tolerance)
-                                           : shown(comparison_text(comparison))));
-  const std::string regressions = regressions_of(comparison);
-  if (regressions.empty()) return {};
-  return Error(ErrorCode::kEngine, fmt::format("worse than {} of {}: {}", reference->id, reference->time, regressions),
-               "Measure again to be sure, then look at what changed since its commit");
+  KAZEIA_TRY(Output().write(arguments.json ? check_json(all, arguments.tolerance) : shown(check_text(all))));
+  if (failures.empty()) return {};
+  std::string sentence = fmt::format("{}", fmt::join(failures, "; "));
+  if (!alone) sentence = fmt::format("{} of {} records do not pass: {}", failures.size(), all.size(), sentence);
+  return Error(ErrorCode::kEngine, sentence, "Measure again to be sure, then look at what changed since its commit");
 }
 
 }  // namespace
@@ -171,11 +183,11 @@ void add_ledger(CLI::App& app, Action& action) {
   part->add_option("B", arguments->other, "The record after")->required();
   add_json(part, "One JSON object");
 
-  part = part_of("check", "Whether a new record is worse than the last accepted one of its like", check);
-  part->add_option("FILE", arguments->file, "The new record; - for standard input")->required();
+  part = part_of("check", "Whether new records are worse than the last accepted one of their like", check);
+  part->add_option("FILE", arguments->file, "The new records, one a line; - for standard input")->required();
   part->add_option("--tolerance", arguments->tolerance, "How much worse is no regression yet (default: 0.03)")
       ->check(CLI::Range(0.0, 1.0));
-  add_json(part, "One JSON object");
+  add_json(part, "One JSON object; an array of them for more than one record");
   part->footer("Exit code 7 if a figure is worse by more than that and by more than noise explains.");
 }
 

@@ -57,7 +57,8 @@ std::string commit_text(const Record& record) {
 
 std::string state_text(const Record& record) {
   if (!record.disturbance.empty()) return "disturbed: " + record.disturbance;
-  return bench::is_accepted(record) ? "accepted" : "no result";
+  if (!bench::is_accepted(record)) return "no result";
+  return bench::can_be_reference(record) ? "accepted" : "accepted, no reference";
 }
 
 std::string or_none(const std::string& text) {
@@ -116,7 +117,33 @@ Json figures_json(const Comparison& comparison) {
   return array;
 }
 
+Json to_json(const CheckedRecord& checked, double tolerance) {
+  const std::optional<Comparison>& comparison = checked.comparison;
+  Json regressions = Json::array();
+  if (comparison) {
+    for (const FigureComparison& figure : comparison->figures) {
+      if (figure.regressed) regressions.push_back(figure.name);
+    }
+  }
+  return {{"reference", comparison ? Json(comparison->before) : Json(nullptr)},
+          {"record", checked.now.id},
+          {"passes", checked.failure.empty()},
+          {"tolerance", tolerance},
+          {"regressions", regressions},
+          {"figures", comparison ? figures_json(*comparison) : Json::array()},
+          {"remarks", comparison ? Json(comparison->remarks) : Json::array()}};
+}
+
 }  // namespace
+
+std::string added_text(const Record& record) {
+  std::string text = fmt::format("{} is in the ledger of the machine {}", record.id, record.machine.id);
+  if (!bench::is_accepted(record)) return text + ", but not accepted as a result.";
+  if (!bench::can_be_reference(record)) {
+    return text + ", but no check refers to it: it was measured with changes that are in no commit.";
+  }
+  return text + ".";
+}
 
 std::string list_text(std::span<const Record> records) {
   std::vector<Row> rows{{"id", "time", "kind", "machine", "commit", "model", "state"}};
@@ -139,6 +166,7 @@ std::string list_json(std::span<const Record> records) {
                      {"model", record.model.file},
                      {"model_hash", record.model.hash},
                      {"accepted", bench::is_accepted(record)},
+                     {"reference", bench::can_be_reference(record)},
                      {"disturbance", record.disturbance},
                      {"note", record.note}});
   }
@@ -192,19 +220,24 @@ std::string comparison_json(const Comparison& comparison) {
                  {"remarks", comparison.remarks}});
 }
 
-std::string check_json(const Record& now, const std::optional<Comparison>& comparison, double tolerance) {
-  Json regressions = Json::array();
-  if (comparison) {
-    for (const FigureComparison& figure : comparison->figures) {
-      if (figure.regressed) regressions.push_back(figure.name);
+std::string check_text(std::span<const CheckedRecord> checked) {
+  std::string text;
+  for (const CheckedRecord& record : checked) {
+    if (!text.empty()) text += "\n";
+    if (record.comparison) {
+      text += comparison_text(*record.comparison);
+    } else {
+      text += checked.size() > 1 ? record.now.id + ": " : "";
+      text += (record.failure.empty() ? "no accepted record to compare with" : record.failure) + "\n";
     }
   }
-  return dumped({{"reference", comparison ? Json(comparison->before) : Json(nullptr)},
-                 {"record", now.id},
-                 {"tolerance", tolerance},
-                 {"regressions", regressions},
-                 {"figures", comparison ? figures_json(*comparison) : Json::array()},
-                 {"remarks", comparison ? Json(comparison->remarks) : Json::array()}});
+  return text;
+}
+
+std::string check_json(std::span<const CheckedRecord> checked, double tolerance) {
+  Json array = Json::array();
+  for (const CheckedRecord& record : checked) array.push_back(to_json(record, tolerance));
+  return dumped(array.size() == 1 ? array[0] : array);
 }
 
 }  // namespace kazeia::cli

@@ -10,6 +10,9 @@
 #include "base/machine.h"
 #include "engine/forecast.h"
 #include "plan/memory_plan.h"
+#include "plan/settings.h"
+#include "plan/threads.h"
+#include "run_settings.h"
 #include "terminal.h"
 
 namespace kazeia::cli {
@@ -27,6 +30,45 @@ std::uint32_t context_for(const Model& model, const ModelFlags& flags, bool quie
         trained);
   }
   return *flags.context_tokens;
+}
+
+const char* type_name(std::string_view setting) {
+  if (setting == "kv") return "TYPE";
+  if (setting == "cores") return "LIST";
+  if (setting == "attention") return "KERNELS";
+  if (setting == "flash_attention" || setting == "huge_pages") return "on|off";
+  if (setting == "checkpoint_memory") return "SIZE";
+  return "N";
+}
+
+void add_speed_flags(CLI::App& verb, ModelFlags& flags) {
+  constexpr const char* kGroup = "Speed (`kazeia tune` chooses, `kazeia why` tells why)";
+  verb.get_option("--route")->group(kGroup);
+  verb.add_option("--threads", flags.threads, "Of both phases (default: the physical performance cores)")
+      ->check(CLI::Range(1, 512))
+      ->type_name("N")
+      ->each([&flags](const std::string&) {
+        flags.asked.insert({"prefill_threads", "decode_threads"});
+      })
+      ->group(kGroup);
+  const auto add = [&](std::string_view setting, const std::string& help) {
+    add_setting_flag(verb, flags, setting, help)->group(kGroup);
+  };
+  add("prefill_threads", "Threads that read the prompt (default: --threads)");
+  add("decode_threads", "Threads that write the answer (default: --threads)");
+  add("cores", "Cores that these threads may use, as in 0-5 or 2,3 (default: all)");
+  add("poll",
+      "How long threads look out for more work before they sleep, 0 to 100; off (default): made anew for every step");
+  add("ubatch", "Widest piece of a prompt that is read at once (default 512)");
+  add("kv",
+      "Type of the KV cache: f16 (default), q8_0 (half of it), q4_0 (a quarter); coarser ones change answers a little");
+  add("flash_attention", "Attention in one fused step (default on); a --kv other than f16 needs it");
+  add("attention",
+      "Whose kernels attend from a few tokens to a long context on the CPU: upstream (default) or kazeia");
+  add("huge_pages", "Weights on huge pages, where the system has them (default on)");
+  add("npu_min_width", "Narrowest piece of a prompt that the NPU reads (default: as `doctor --npu` found, or 32)");
+  verb.add_flag("!--no-profile", flags.use_tuned, "Leave aside what `kazeia tune` chose for this model on this machine")
+      ->group(kGroup);
 }
 
 // What of the model the NPU does not run, so that a person knows why prefill is slower than it could be.
@@ -47,6 +89,7 @@ void print_refused(const Model& model) {
 ModelOptions WeightFlags::options() const {
   ModelOptions options;
   options.tile_cache_directory = tile_cache_directory;
+  options.huge_pages = huge_pages;
   if (upstream_layouts) options.placement = Placement::kUpstream;
   return options;
 }
@@ -63,18 +106,8 @@ void add_weight_flags(CLI::App& verb, WeightFlags& flags) {
 
 void add_model_flags(CLI::App& verb, ModelFlags& flags) {
   verb.add_option("MODEL", flags.path, "The model, a GGUF file (of a split model, the first part)")->required();
-  verb.add_option("--context", flags.context_tokens,
-                  "Tokens of prompt and answer together (default: 4096, or what the model was trained with if less)")
-      ->check(CLI::Range(1U, (1U << 31) - 256));
-  verb.add_option("--threads", flags.threads, "Default: the physical performance cores")->check(CLI::Range(1, 512));
-  verb.add_option_function<std::string>(
-          "--kv", [&flags](const std::string& name) { flags.kv_type = *kv_type_of_name(name); },
-          "Type of the KV cache: f16 (default), q8_0 (half of it), q4_0 (a quarter); coarser ones change answers a "
-          "little")
-      ->check(CLI::IsMember({"f16", "q8_0", "q4_0"}))
-      ->type_name("TYPE");
-  verb.add_option("--ubatch", flags.ubatch_tokens, "Widest piece of a prompt that is read at once (default 512)")
-      ->check(CLI::Range(1U, 65536U));
+  add_setting_flag(verb, flags, "context",
+                   "Tokens of prompt and answer together (default: 4096, or what the model was trained with if less)");
   verb.add_option(
           "--budget", flags.budget_bytes,
           "Most memory it may take; more is refused before loading (default: 4GB, or what is free; 0 = no limit)")
@@ -82,6 +115,22 @@ void add_model_flags(CLI::App& verb, ModelFlags& flags) {
       ->type_name("SIZE");
   add_weight_flags(verb, flags.weights);
   add_route_flags(verb, flags.route);
+  verb.get_option("--route")->each([&flags](const std::string&) { flags.asked.emplace("route"); });
+  add_speed_flags(verb, flags);
+}
+
+CLI::Option* add_setting_flag(CLI::App& verb, ModelFlags& flags, std::string_view setting, const std::string& help) {
+  const std::string flag(plan::find_setting(setting)->flag);
+  return verb
+      .add_option_function<std::string>(
+          flag,
+          [&flags, flag, name = std::string(setting)](const std::string& text) {
+            const Status set = set_value(flags, name, text);
+            if (!set.ok()) throw CLI::ValidationError(flag, set.error().sentence());
+            flags.asked.insert(name);
+          },
+          help)
+      ->type_name(type_name(setting));
 }
 
 void add_route_flags(CLI::App& verb, RouteOptions& route) {
@@ -119,14 +168,33 @@ std::string npu_sentence(const NpuUse& use) {
 TimelineOptions ModelFlags::timeline() const {
   TimelineOptions options;
   options.context_tokens = context_tokens.value_or(kDefaultContextTokens);
-  options.decode_threads = options.prefill_threads = threads;
+  options.cores = cores;
+  options.decode_threads = decode_threads != 0 ? decode_threads : threads;
+  options.prefill_threads = prefill_threads != 0 ? prefill_threads : threads;
+  // A number for one phase says nothing about the other one.
+  if ((options.decode_threads == 0) != (options.prefill_threads == 0)) {
+    (options.decode_threads == 0 ? options.decode_threads : options.prefill_threads) =
+        plan::default_threads(read_machine(), cores);
+  }
+  options.poll = poll;
   options.kv_type = kv_type;
   options.ubatch_tokens = ubatch_tokens;
+  options.flash_attention = flash_attention;
+  options.attention = attention;
   return options;
 }
 
-Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel, bool quiet,
-                               std::uint64_t checkpoint_bytes) {
+PrefixCacheOptions ModelFlags::checkpoints() const {
+  PrefixCacheOptions options;
+  options.spacing_tokens = checkpoint_spacing_tokens.value_or(options.spacing_tokens);
+  options.memory_budget_bytes = checkpoint_memory_bytes.value_or(options.memory_budget_bytes);
+  return options;
+}
+
+Result<LoadedModel> load_model(const ModelFlags& asked, const CancelFlag& cancel, bool quiet, KeptStates kept) {
+  LoadedModel loaded;
+  loaded.flags = asked;
+  ModelFlags& flags = loaded.flags;
   if (flags.weights.upstream_layouts &&
       (flags.route.route == Route::kNpuPrefill || flags.route.route == Route::kNpuOnly)) {
     return Error(ErrorCode::kUsage,
@@ -135,16 +203,18 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
                  "Give one of them");
   }
   const Stopwatch watch;
-  LoadedModel loaded;
+  ResolvedSettings settings = resolve_settings(flags);
+  if (!settings.note.empty()) write_to_stderr(fmt::format("kazeia: {}.\n", settings.note));
   const std::uint64_t budget =
       flags.budget_bytes.value_or(plan::default_budget_bytes(read_machine().available_memory_bytes));
-  KAZEIA_TRY(check_forecast(flags.path,
-                            {.placement = Placement::kCpu,
-                             .timeline = flags.timeline(),
-                             .checkpoint_bytes = checkpoint_bytes,
-                             .tile_cache = !flags.weights.tile_cache_directory.empty(),
-                             .cut_to_trained = !flags.context_tokens.has_value()},
-                            budget));
+  KAZEIA_TRY(
+      check_forecast(flags.path,
+                     {.placement = Placement::kCpu,
+                      .timeline = flags.timeline(),
+                      .checkpoint_bytes = kept == KeptStates::kNone ? 0 : flags.checkpoints().memory_budget_bytes,
+                      .tile_cache = !flags.weights.tile_cache_directory.empty(),
+                      .cut_to_trained = !flags.context_tokens.has_value()},
+                     budget));
   {
     ProgressBar bar("loading");
     ModelOptions options = flags.weights.options();
@@ -155,10 +225,16 @@ Result<LoadedModel> load_model(const ModelFlags& flags, const CancelFlag& cancel
   }
   if (!loaded.routed.note.empty()) fmt::print(stderr, "kazeia: {}.\n", loaded.routed.note);
   if (!quiet) print_refused(*loaded.model);
+  NpuOptions& npu = loaded.routed.npu;
+  npu.prefill_min_tokens = flags.npu_min_width.value_or(npu.prefill_min_tokens);
   TimelineOptions options = flags.timeline();
-  options.npu = loaded.routed.npu;
+  options.npu = npu;
   options.context_tokens = context_for(*loaded.model, flags, quiet);
   KAZEIA_ASSIGN(loaded.timeline, Timeline::create(loaded.model, options));
+  for (SettingInForce& setting : settings.settings) {  // known only now
+    if (setting.setting->name == "context") setting.value = std::to_string(loaded.timeline->capacity_tokens());
+  }
+  loaded.settings = std::make_shared<const ResolvedSettings>(std::move(settings));
   loaded.load_ms = watch.elapsed_ms();
   return loaded;
 }

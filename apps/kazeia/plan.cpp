@@ -13,7 +13,8 @@
 #include "engine/forecast.h"
 #include "options.h"
 #include "plan/memory_plan.h"
-#include "session/prefix_cache.h"
+#include "run_settings.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kazeia::cli {
@@ -23,7 +24,6 @@ using Json = nlohmann::ordered_json;
 
 struct PlanArguments {
   ModelFlags model;
-  std::uint64_t checkpoint_bytes = PrefixCacheOptions{}.memory_budget_bytes;
   bool json = false;
 };
 
@@ -57,11 +57,13 @@ void print_table(const plan::MemoryPlan& memory, std::uint64_t budget, const std
 }
 
 Status plan_memory(const PlanArguments& arguments) {
-  const ModelFlags& flags = arguments.model;
+  ModelFlags flags = arguments.model;
+  const ResolvedSettings resolved = resolve_settings(flags);
+  if (!resolved.note.empty()) write_to_stderr(fmt::format("kazeia: {}.\n", resolved.note));
   const bool npu = flags.route.route == Route::kNpuPrefill || flags.route.route == Route::kNpuOnly;
   ForecastRequest request{.placement = npu ? Placement::kNpu : Placement::kCpu,
                           .timeline = flags.timeline(),
-                          .checkpoint_bytes = arguments.checkpoint_bytes,
+                          .checkpoint_bytes = flags.checkpoints().memory_budget_bytes,
                           .tile_cache = !flags.weights.tile_cache_directory.empty()};
   KAZEIA_ASSIGN(const std::unique_ptr<Forecaster> forecaster, Forecaster::open(flags.path, request.placement));
   if (!flags.context_tokens && forecaster->trained_context_tokens() != 0) {
@@ -95,10 +97,8 @@ void add_plan(CLI::App& app, Action& action) {
       "what\n"
       "would. Nothing is loaded. Every verb that loads a model refuses what does not fit, with the same arithmetic.");
   add_model_flags(*verb, arguments->model);
-  verb->add_option("--checkpoint-memory", arguments->checkpoint_bytes,
-                   "Most memory for states that may be wanted again (chat); 256MB if not given, 0 for `run`")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->type_name("SIZE");
+  add_setting_flag(*verb, arguments->model, "checkpoint_memory",
+                   "Most memory for states that may be wanted again (chat); 256MB if not given, 0 for `run`");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([arguments, &action] { action = [arguments] { return plan_memory(*arguments); }; });
 }

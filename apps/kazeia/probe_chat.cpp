@@ -29,8 +29,11 @@ constexpr std::size_t kSoakTurns = 4;
 constexpr std::size_t kSoakNewTokens = 128;
 constexpr std::int64_t kSoakAnswerTokens = 64;
 
-Result<std::unique_ptr<Session>> open(const std::shared_ptr<const Model>& model, std::unique_ptr<Timeline> timeline) {
-  return Session::open(model, std::move(timeline), SessionOptions{});
+Result<std::unique_ptr<Session>> open(const std::shared_ptr<const Model>& model, std::unique_ptr<Timeline> timeline,
+                                      const PrefixCacheOptions& checkpoints) {
+  SessionOptions options;
+  options.cache = checkpoints;
+  return Session::open(model, std::move(timeline), options);
 }
 
 Result<TurnResult> say(Session& session, const std::string& text, const TurnOptions& options) {
@@ -169,9 +172,9 @@ Status measure_first_token(const std::shared_ptr<const Model>& model, Timeline& 
 }
 
 Status measure_chat(const std::shared_ptr<const Model>& model, std::unique_ptr<Timeline> timeline,
-                    std::span<const ChatStep> steps, NpuUse& use) {
+                    const PrefixCacheOptions& checkpoints, std::span<const ChatStep> steps, NpuUse& use) {
   timeline->reset();
-  KAZEIA_ASSIGN(const std::unique_ptr<Session> session, open(model, std::move(timeline)));
+  KAZEIA_ASSIGN(const std::unique_ptr<Session> session, open(model, std::move(timeline), checkpoints));
   if (const Status can = session->can_chat(); !can.ok()) {
     bench::tell_fact("no_chat", can.error().message());
     return {};

@@ -12,6 +12,7 @@
 #include "engine/model.h"
 #include "engine/npu_use.h"
 #include "engine/timeline.h"
+#include "session/prefix_cache.h"
 
 namespace kazeia::cli {
 
@@ -35,6 +36,6 @@ Status measure_first_token(const std::shared_ptr<const Model>& model, Timeline& 
 // A turn tells turn_ttft_ms, turn_decode and turn_peak_rss_bytes. A soak tells every interval soak_ttft_ms,
 // soak_rss_bytes and, last, soak_decode.
 Status measure_chat(const std::shared_ptr<const Model>& model, std::unique_ptr<Timeline> timeline,
-                    std::span<const ChatStep> steps, NpuUse& use);
+                    const PrefixCacheOptions& checkpoints, std::span<const ChatStep> steps, NpuUse& use);
 
 }  // namespace kazeia::cli

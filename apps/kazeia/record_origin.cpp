@@ -66,6 +66,8 @@ Result<ModelFacts> read_model_facts(const std::string& path) {
   facts.parts = file.paths();
   facts.weight_bytes = inspection.tensor_bytes;
   facts.trained_context_tokens = inspection.context_tokens.value_or(0);
+  facts.recurrent =
+      inspection.layer_count(gguf::LayerKind::kRecurrent) + inspection.layer_count(gguf::LayerKind::kBoth) > 0;
   return facts;
 }
 

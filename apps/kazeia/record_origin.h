@@ -19,6 +19,7 @@ struct ModelFacts {
   std::vector<std::string> parts;
   std::uint64_t weight_bytes = 0;
   std::uint64_t trained_context_tokens = 0;  // 0 = the file does not say
+  bool recurrent = false;                    // it has layers with a state that cannot be cut back
 };
 // Reads the header only. Errors: kFile, kUnsupported.
 Result<ModelFacts> read_model_facts(const std::string& path);

@@ -17,6 +17,7 @@
 #include "chat/turn.h"
 #include "options.h"
 #include "reply_printer.h"
+#include "settings_report.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -187,6 +188,7 @@ Json reply_json(const RunArguments& arguments, const Reply& reply) {
           {"tile_bytes", reply.loaded.model->tile_bytes()},
           {"cached_tile_bytes", reply.loaded.model->cached_tile_bytes()},
           {"threads", timeline.decode_threads()},
+          {"settings", settings_json(*reply.loaded.settings)},
           {"context_tokens", timeline.capacity_tokens()},
           {"seed", arguments.sampling.seed},
           {"load_average", read_machine().load_average}};

@@ -122,9 +122,9 @@ class ScriptedChat {
         root_(root),
         cancel_(cancel),
         responder_(Responder::create(loaded.model)) {
+    timeline_options_ = loaded.flags.timeline();
     timeline_options_.npu = loaded.routed.npu;
     timeline_options_.context_tokens = static_cast<std::uint32_t>(loaded.timeline->capacity_tokens());
-    timeline_options_.decode_threads = timeline_options_.prefill_threads = flags.threads;
     options_.thinking = script.thinking;
     options_.sampling.temperature = 0;
     options_.max_tokens = static_cast<std::int64_t>(script.answer_tokens);

@@ -17,14 +17,17 @@ void add_run(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_sessions(CLI::App& app, Action& action);
 void add_ledger(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_synth(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
+void add_why(CLI::App& app, Action& action);
 void add_prepare(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_quality(CLI::App& app, Action& action);
 void add_turns(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 void add_versus(CLI::App& app, Action& action);
 void add_probe(CLI::App& app, Action& action);
 

@@ -3,6 +3,7 @@
 // JSON object a line.
 //   kazeia-upstream-peer MODEL THREADS CONTEXT STEP...
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +15,7 @@
 #include "bench/child.h"
 #include "bench/child_line.h"
 #include "bench/steps.h"
+#include "engine/state_parts.h"
 #include "llama.h"
 
 namespace {
@@ -55,20 +57,26 @@ int run(int argc, char** argv) {
     llama_synchronize(context);
     return llama_get_logits_ith(context, -1) != nullptr;
   };
-  std::vector<std::int32_t> greeting(16);
-  for (std::size_t i = 0; i < greeting.size(); ++i)
-    greeting[i] = kazeia::bench::nth_token(static_cast<std::int64_t>(i));
-  if (!decode(greeting)) return fail("decoding failed");
+  if (!decode(kazeia::bench::tokens_between(0, 16))) return fail("decoding failed");
   kazeia::bench::tell_sample("first_token_ms", load.elapsed_ms());
 
+  const auto deepen = [&](std::int64_t depth) {
+    const std::vector<std::int32_t> tokens = kazeia::bench::tokens_between(0, depth);
+    const kazeia::Status status = kazeia::repeat_attention_rows(context, tokens, static_cast<std::size_t>(count));
+    if (status.ok()) count = depth;
+    if (status.ok()) return kazeia::bench::Deepened::kDone;
+    return status.error().code() == kazeia::ErrorCode::kUnsupported ? kazeia::bench::Deepened::kUnsupported
+                                                                    : kazeia::bench::Deepened::kFailed;
+  };
   const kazeia::bench::Subject subject{[&] {
                                          llama_memory_clear(llama_get_memory(context), true);
                                          count = 0;
                                        },
                                        [&] { return count; }, decode,
-                                       [&](std::int32_t token) { return decode({token}); }};
-  if (!kazeia::bench::run_steps(subject, steps, kazeia::bench::tell_sample, kazeia::bench::tell_begin))
-    return fail("decoding failed");
+                                       [&](std::int32_t token) { return decode({token}); }, deepen};
+  kazeia::bench::StepRunner runner(subject);
+  if (!runner.run(steps, kazeia::bench::tell_sample, kazeia::bench::tell_begin)) return fail("decoding failed");
+  if (!runner.depth_made().empty()) kazeia::bench::tell_fact("depth", runner.depth_made());
   kazeia::bench::tell_sample("peak_rss_bytes", static_cast<double>(kazeia::read_process_memory().peak_rss_bytes));
   llama_free(context);
   llama_model_free(model);

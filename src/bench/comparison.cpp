@@ -100,6 +100,10 @@ bool is_accepted(const Record& record) {
                                                    [](const Figure& figure) { return why_no_result(figure).empty(); });
 }
 
+bool can_be_reference(const Record& record) {
+  return is_accepted(record) && !record.dirty;
+}
+
 std::string_view verdict_text(const FigureComparison& figure) {
   const std::string& unit = figure.unit;
   const bool speed =
@@ -157,8 +161,8 @@ Result<Comparison> compare(const Record& a, const Record& b) {
   return comparison;
 }
 
-Result<Comparison> check(const Record& last_accepted, const Record& now, double tolerance) {
-  KAZEIA_ASSIGN(Comparison comparison, compare(last_accepted, now));
+Result<Comparison> check(const Record& reference, const Record& now, double tolerance) {
+  KAZEIA_ASSIGN(Comparison comparison, compare(reference, now));
   if (!comparison.has_result()) {
     std::vector<std::string> reasons;
     for (const FigureComparison& figure : comparison.figures) {
@@ -166,7 +170,7 @@ Result<Comparison> check(const Record& last_accepted, const Record& now, double 
     }
     return Error(
         ErrorCode::kEngine,
-        fmt::format("nothing of {} could be compared with {} ({})", now.id, last_accepted.id, fmt::join(reasons, "; ")),
+        fmt::format("nothing of {} could be compared with {} ({})", now.id, reference.id, fmt::join(reasons, "; ")),
         "Measure again on a quiet machine");
   }
   for (FigureComparison& figure : comparison.figures) {
@@ -183,7 +187,7 @@ std::optional<Record> reference_of(std::span<const Record> records, const Record
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
     if (record->id != now.id && record->time <= now.time && record->machine.id == now.machine.id &&
         record->model.hash == now.model.hash && record->kind == now.kind && record->settings == now.settings &&
-        is_accepted(*record)) {
+        can_be_reference(*record)) {
       return *record;
     }
   }

@@ -22,6 +22,9 @@ inline constexpr std::size_t kFewestSamples = 3;
 std::string why_no_result(const Figure& figure);
 // Not disturbed, and at least one figure is a result.
 bool is_accepted(const Record& record);
+// Accepted, and from the sources of a commit: what cannot be built again may be kept and compared, but others are not
+// measured by it.
+bool can_be_reference(const Record& record);
 
 enum class Verdict { kFaster, kSlower, kNoDifference, kNoResult };
 
@@ -59,10 +62,10 @@ inline constexpr double kTolerance = 0.03;
 
 // The same, for a gate: a figure has regressed if the interval of the ratio excludes 1 and the median is worse by more
 // than `tolerance`. A gate does not open on nothing: kEngine, with the reasons, if no figure could be compared.
-Result<Comparison> check(const Record& last_accepted, const Record& now, double tolerance = kTolerance);
+Result<Comparison> check(const Record& reference, const Record& now, double tolerance = kTolerance);
 
-// The newest accepted record with the machine, the model, the kind and the settings of `now` that is neither `now`
-// itself nor newer than it. `records` are in the order of time.
+// The newest record that can be one, with the machine, the model, the kind and the settings of `now` that is neither
+// `now` itself nor newer than it. `records` are in the order of time.
 std::optional<Record> reference_of(std::span<const Record> records, const Record& now);
 
 }  // namespace kazeia::bench

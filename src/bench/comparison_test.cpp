@@ -223,6 +223,18 @@ TEST(RegressionCheck, DoesNotPassWhereNothingWasCompared) {
   EXPECT_THAT(nothing.error().sentence(), HasSubstr("Measure again"));
 }
 
+TEST(Reference, IsNotWhatNobodyCanBuildAgain) {
+  Record kept = sample_record({sample_figure("decode_0", kTen)}, "2026-12-01T00:00:00Z");
+  const Record now = sample_record({sample_figure("decode_0", kTen)}, "2026-12-09T00:00:00Z");
+  ASSERT_TRUE(can_be_reference(kept));
+  kept.dirty = true;
+  seal(kept);
+  EXPECT_TRUE(is_accepted(kept));
+  EXPECT_FALSE(can_be_reference(kept));
+  EXPECT_TRUE(compare(kept, now).ok());
+  EXPECT_FALSE(reference_of(std::span(&kept, 1), now).has_value());
+}
+
 TEST(Reference, IsTheNewestAcceptedRecordOfItsLike) {
   const auto at = [](const char* time, void (*change)(Record&) = nullptr) {
     Record record = sample_record({sample_figure("decode_0", kTen)}, time);
@@ -239,6 +251,7 @@ TEST(Reference, IsTheNewestAcceptedRecordOfItsLike) {
          [](Record& r) {
            r.figures[0] = sample_figure("decode_0", {1, 2, 3});
          }),
+      at("2026-12-03T00:00:00Z", [](Record& r) { r.dirty = true; }),
       at("2026-12-03T00:00:00Z", [](Record& r) { r.machine.id = "99999999"; }),
       at("2026-12-03T00:00:00Z", [](Record& r) { r.model.hash = std::string(32, '0'); }),
       at("2026-12-03T00:00:00Z", [](Record& r) { r.kind = "soak"; }),

@@ -138,7 +138,8 @@ void Protocol::drop_incomplete() {
 Result<Measurement> Protocol::run() {
   for (const Configuration& configuration : configurations_)
     measurement_.sides.push_back({configuration.label, {}, {}});
-  first_temperature_c_ = seams_.read(0).temperature_c;
+  first_temperature_c_ =
+      options_.first_temperature_c > 0 ? options_.first_temperature_c : seams_.read(0).temperature_c;
   KAZEIA_TRY(warm_up());
   while (measurement_.repetitions < options_.most_repetitions) {
     KAZEIA_TRY(repeat_all());

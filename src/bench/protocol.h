@@ -34,6 +34,8 @@ struct ProtocolOptions {
   int most_retries = 2;            // of one disturbed repetition
   double most_cool_down_s = 30;    // before each process; 0 = none
   double most_warmer_c = 5;        // than when the measurement began
+  // Of a measurement that this one goes on with: "when the measurement began". 0 = this one's own beginning.
+  double first_temperature_c = 0;
   // Before each process, ahead of the cool-down; may be empty.
   std::function<void()> prepare;
 };

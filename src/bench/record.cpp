@@ -1,29 +1,20 @@
 #include "bench/record.h"
 
-#include <initializer_list>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "bench/record_rules.h"
+#include "bench/strict_json.h"
 
 namespace kazeia::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kForm = 1;  // of this text; a later form has another number
 constexpr std::size_t kIdDigits = 12;
-constexpr int kDeepest = 8;
-
-Error bad(std::string message) {
-  return Error(ErrorCode::kFile, std::move(message), "Use a line that kazeia wrote, unchanged");
-}
 
 // ---- writing
 
@@ -87,111 +78,10 @@ std::string id_of(const Record& record) {
 
 // ---- reading
 
-// A field that is there twice would be one of the two by chance, and a deep value would be read by recursion.
-Result<Json> parse(std::string_view text) {
-  std::vector<std::set<std::string>> open;
-  std::string problem;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (!problem.empty()) return false;
-    if (depth > kDeepest) problem = "it is nested too deeply";
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second) {
-      problem = fmt::format("the field \"{}\" is there twice", parsed.get<std::string>());
-    }
-    return problem.empty();
-  };
-  Json value = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (!problem.empty()) return bad(problem);
-  if (value.is_discarded()) return bad("not valid JSON");
-  if (!value.is_object()) return bad("not a JSON object");
-  return value;
-}
-
-// One object, by which its fields are taken: exactly the expected ones are in it.
-class Object {
- public:
-  static Result<Object> of(const Json& value, std::string where, std::initializer_list<std::string_view> fields) {
-    if (!value.is_object()) return bad(where + " is not an object");
-    for (const std::string_view name : fields) {
-      if (!value.contains(name)) return bad(fmt::format("{} has no \"{}\"", where, name));
-    }
-    for (const auto& item : value.items()) {
-      bool known = false;
-      for (const std::string_view name : fields) known = known || item.key() == name;
-      if (!known) return bad(fmt::format("{} has the unknown field \"{}\"", where, item.key()));
-    }
-    return Object(value, std::move(where));
-  }
-
-  const Json& at(const char* name) const { return *value_.find(name); }
-  Status take(const char* name, std::string& into) const {
-    if (!at(name).is_string()) return wrong(name, "a string");
-    into = at(name).get<std::string>();
-    return {};
-  }
-  Status take(const char* name, bool& into) const {
-    if (!at(name).is_boolean()) return wrong(name, "true or false");
-    into = at(name).get<bool>();
-    return {};
-  }
-  Status take(const char* name, double& into) const {
-    if (!at(name).is_number()) return wrong(name, "a number");
-    into = at(name).get<double>();
-    return {};
-  }
-  Status take(const char* name, std::uint64_t& into) const {
-    if (!at(name).is_number_unsigned()) return wrong(name, "a whole number from 0 on");
-    into = at(name).get<std::uint64_t>();
-    return {};
-  }
-  Status take(const char* name, std::vector<std::string>& into) const {
-    if (!at(name).is_array()) return wrong(name, "an array of strings");
-    for (const Json& entry : at(name)) {
-      if (!entry.is_string()) return wrong(name, "an array of strings");
-      into.push_back(entry.get<std::string>());
-    }
-    return {};
-  }
-  Status take(const char* name, std::vector<double>& into) const {
-    if (!at(name).is_array()) return wrong(name, "an array of numbers");
-    for (const Json& entry : at(name)) {
-      if (!entry.is_number()) return wrong(name, "an array of numbers");
-      into.push_back(entry.get<double>());
-    }
-    return {};
-  }
-  Status take(const char* name, std::map<std::string, std::string>& into) const {
-    if (!at(name).is_object()) return wrong(name, "an object of strings");
-    for (const auto& item : at(name).items()) {
-      if (!item.value().is_string()) return wrong(name, "an object of strings");
-      into[item.key()] = item.value().get<std::string>();
-    }
-    return {};
-  }
-  Status take(const char* name, std::map<std::string, std::uint64_t>& into) const {
-    if (!at(name).is_object()) return wrong(name, "an object of whole numbers");
-    for (const auto& item : at(name).items()) {
-      if (!item.value().is_number_unsigned()) return wrong(name, "an object of whole numbers");
-      into[item.key()] = item.value().get<std::uint64_t>();
-    }
-    return {};
-  }
-  Error wrong(const char* name, const char* expected) const {
-    return bad(fmt::format("{}: \"{}\" is not {}", where_, name, expected));
-  }
-
- private:
-  Object(const Json& value, std::string where) : value_(value), where_(std::move(where)) {}
-
-  const Json& value_;
-  std::string where_;
-};
-
 Result<Figure> figure_from(const Json& value, std::size_t number) {
-  KAZEIA_ASSIGN(const Object object,
-                Object::of(value, fmt::format("figure {}", number),
-                           {"name", "unit", "higher_is_better", "samples", "median", "low", "high", "variation"}));
+  KAZEIA_ASSIGN(const JsonObject object,
+                JsonObject::of(value, fmt::format("figure {}", number),
+                               {"name", "unit", "higher_is_better", "samples", "median", "low", "high", "variation"}));
   Figure figure;
   KAZEIA_TRY(object.take("name", figure.name));
   KAZEIA_TRY(object.take("unit", figure.unit));
@@ -205,9 +95,9 @@ Result<Figure> figure_from(const Json& value, std::size_t number) {
 }
 
 Result<MachineMoment> moment_from(const Json& value, std::size_t number) {
-  KAZEIA_ASSIGN(const Object object, Object::of(value, fmt::format("moment {}", number),
-                                                {"seconds", "load_average", "foreign_cpu", "temperature_c", "clock_mhz",
-                                                 "free_memory_bytes", "throttled"}));
+  KAZEIA_ASSIGN(const JsonObject object, JsonObject::of(value, fmt::format("moment {}", number),
+                                                        {"seconds", "load_average", "foreign_cpu", "temperature_c",
+                                                         "clock_mhz", "free_memory_bytes", "throttled"}));
   MachineMoment moment;
   KAZEIA_TRY(object.take("seconds", moment.seconds));
   KAZEIA_TRY(object.take("load_average", moment.load_average));
@@ -219,24 +109,14 @@ Result<MachineMoment> moment_from(const Json& value, std::size_t number) {
   return moment;
 }
 
-template <typename T>
-Status take_all(const Object& object, const char* name, Result<T> (*one)(const Json&, std::size_t),
-                std::vector<T>& into) {
-  if (!object.at(name).is_array()) return object.wrong(name, "an array");
-  for (const Json& entry : object.at(name)) {
-    KAZEIA_ASSIGN(T value, one(entry, into.size() + 1));
-    into.push_back(std::move(value));
-  }
-  return {};
-}
-
-Status take_identities(const Object& object, Record& record) {
-  KAZEIA_ASSIGN(const Object machine, Object::of(object.at("machine"), "the machine", {"id", "name", "system"}));
+Status take_identities(const JsonObject& object, Record& record) {
+  KAZEIA_ASSIGN(const JsonObject machine,
+                JsonObject::of(object.at("machine"), "the machine", {"id", "name", "system"}));
   KAZEIA_TRY(machine.take("id", record.machine.id));
   KAZEIA_TRY(machine.take("name", record.machine.name));
   KAZEIA_TRY(machine.take("system", record.machine.system));
-  KAZEIA_ASSIGN(const Object model,
-                Object::of(object.at("model"), "the model", {"file", "hash", "architecture", "tensor_bytes"}));
+  KAZEIA_ASSIGN(const JsonObject model,
+                JsonObject::of(object.at("model"), "the model", {"file", "hash", "architecture", "tensor_bytes"}));
   KAZEIA_TRY(model.take("file", record.model.file));
   KAZEIA_TRY(model.take("hash", record.model.hash));
   KAZEIA_TRY(model.take("architecture", record.model.architecture));
@@ -245,15 +125,16 @@ Status take_identities(const Object& object, Record& record) {
 
 Result<Record> record_from(const Json& json) {
   const auto form = json.find("record");
-  if (form == json.end()) return bad("not a record: it has no \"record\"");
+  if (form == json.end()) return bad_json("not a record: it has no \"record\"");
   if (*form != kForm) {
     return Error(ErrorCode::kFile, fmt::format("\"record\" is not {}, the only form this program reads", kForm),
                  "Use the version of kazeia that wrote it");
   }
-  KAZEIA_ASSIGN(const Object object, Object::of(json, "the record",
-                                                {"record", "id", "time", "kind", "command", "commit", "dirty",
-                                                 "engine_version", "upstream_version", "compiler", "flags", "machine",
-                                                 "model", "settings", "figures", "moments", "disturbance", "note"}));
+  KAZEIA_ASSIGN(const JsonObject object,
+                JsonObject::of(json, "the record",
+                               {"record", "id", "time", "kind", "command", "commit", "dirty", "engine_version",
+                                "upstream_version", "compiler", "flags", "machine", "model", "settings", "figures",
+                                "moments", "disturbance", "note"}));
   Record record;
   KAZEIA_TRY(object.take("id", record.id));
   KAZEIA_TRY(object.take("time", record.time));
@@ -288,12 +169,12 @@ std::string to_json(const Record& record) {
 }
 
 Result<Record> record_from_json(std::string_view line) {
-  KAZEIA_ASSIGN(const Json json, parse(line));
+  KAZEIA_ASSIGN(const Json json, parse_json_object(line));
   KAZEIA_ASSIGN(Record record, record_from(json));
   // Before the rules: whoever changed a figure reads that, not that a median is wrong.
   const std::string id = id_of(record);
   if (record.id != id) {
-    return bad(fmt::format("\"id\" is \"{}\", but the id of what it says is {}: it was changed", record.id, id));
+    return bad_json(fmt::format("\"id\" is \"{}\", but the id of what it says is {}: it was changed", record.id, id));
   }
   KAZEIA_TRY(check_rules(record));
   return record;

@@ -29,30 +29,10 @@ bool is_printable(std::string_view text) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-// ASCII without spaces: it stands in tables and on command lines.
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestName &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
 int digits(std::string_view text, std::size_t at, std::size_t count) {
   int value = 0;
   for (const char c : text.substr(at, count)) value = value * 10 + (c - '0');
   return value;
-}
-
-// "2026-11-30T23:10:05Z": of fixed width, so that texts are in order as times are.
-bool is_time(std::string_view text) {
-  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
-  if (text.size() != kForm.size()) return false;
-  for (std::size_t i = 0; i < kForm.size(); ++i) {
-    const bool fits = kForm[i] == 'd' ? text[i] >= '0' && text[i] <= '9' : text[i] == kForm[i];
-    if (!fits) return false;
-  }
-  const std::chrono::year_month_day date{std::chrono::year(digits(text, 0, 4)),
-                                         std::chrono::month(static_cast<unsigned>(digits(text, 5, 2))),
-                                         std::chrono::day(static_cast<unsigned>(digits(text, 8, 2)))};
-  return date.ok() && digits(text, 11, 2) < 24 && digits(text, 14, 2) < 60 && digits(text, 17, 2) < 60;
 }
 
 Status check_origin(const Record& record) {
@@ -157,6 +137,25 @@ Status check_moments(const std::vector<MachineMoment>& moments) {
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestName &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+// Of fixed width, so that texts are in order as times are.
+bool is_time(std::string_view text) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  if (text.size() != kForm.size()) return false;
+  for (std::size_t i = 0; i < kForm.size(); ++i) {
+    const bool fits = kForm[i] == 'd' ? text[i] >= '0' && text[i] <= '9' : text[i] == kForm[i];
+    if (!fits) return false;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(digits(text, 0, 4)),
+                                         std::chrono::month(static_cast<unsigned>(digits(text, 5, 2))),
+                                         std::chrono::day(static_cast<unsigned>(digits(text, 8, 2)))};
+  return date.ok() && digits(text, 11, 2) < 24 && digits(text, 14, 2) < 60 && digits(text, 17, 2) < 60;
 }
 
 Status check_rules(const Record& record) {

@@ -37,6 +37,8 @@ struct Ratio {
   double median = 0;
   double low = 0;
   double high = 0;
+
+  bool operator==(const Ratio&) const = default;
 };
 // a[i] / b[i]; the shorter list decides how many pairs there are. `low` and `high` are the smallest and the largest
 // pair.

@@ -58,6 +58,7 @@ Result<TurnResult> respond(const std::shared_ptr<const Model>& model, const Prom
   KAZEIA_ASSIGN(const GenerationResult generated,
                 generate(timeline, *sampler, generation, [&](std::string_view text) { splitter.push(text); }));
   splitter.finish();
+  timeline.rest();
 
   stats.generated_tokens = generated.tokens.size();
   if (stats.generated_tokens > 0) stats.ttft_ms = before_generation_ms + generated.first_token_ms;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/upstream_errors.h"
+
 namespace kazeia {
 
 // Safe to call from any thread and any number of times. Upstream's errors are not printed: they are kept for the
@@ -12,30 +14,14 @@ namespace kazeia {
 // they are written for its developers; everything else to kDebug.
 void initialise_backend();
 
+// Upstream ends the process where it cannot go on, most often for want of memory for itself. `handler` is told why first,
+// on any thread, and ends it in the program's own way; if it returns, or there is none, upstream aborts. For programs,
+// before anything else.
+void on_upstream_abort(void (*handler)(const char* message));
+
 // The backends that upstream was built with and that found their device: "CPU", ...
 std::vector<std::string> backend_names();
 // "llama.cpp 0.5.0, ggml 0.24.0"
 std::string upstream_version();
-
-// Collects what upstream reports as an error on this thread while it is in scope. Scopes may nest; the inner one
-// hides the outer.
-class UpstreamErrors {
- public:
-  UpstreamErrors();
-  ~UpstreamErrors();
-  UpstreamErrors(const UpstreamErrors&) = delete;
-  UpstreamErrors& operator=(const UpstreamErrors&) = delete;
-
-  // The first error (upstream reports the cause first and its consequences after it) on one line, without the name
-  // of upstream's function; `otherwise` if there was none.
-  std::string reason(std::string_view otherwise = "no reason given") const;
-
-  // For backend.cpp.
-  void add(std::string_view text) { text_ += text; }
-
- private:
-  std::string text_;
-  UpstreamErrors* outer_;
-};
 
 }  // namespace kazeia

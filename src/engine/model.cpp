@@ -80,6 +80,11 @@ Error load_error(const std::string& path, const std::string& architecture, const
                              gguf::printable(architecture)),
                  "Choose a model of a known architecture, for example Qwen3 or Qwen3.5");
   }
+  if (is_about_memory(reason)) {
+    return Error(ErrorCode::kTooLarge,
+                 fmt::format("there is not enough memory to load '{}': {}", path, gguf::printable(reason, 300)),
+                 "Close other programs or use a smaller model");
+  }
   return Error(ErrorCode::kEngine, fmt::format("cannot load '{}': {}", path, gguf::printable(reason, 300)),
                "Check the file with `kazeia inspect`");
 }
@@ -116,6 +121,7 @@ NpuPlacement describe_placement(const llama_model* model, std::uint64_t checked_
 tiles::LoadOptions tile_load_options(const std::vector<std::string>& parts, const ModelOptions& options) {
   tiles::LoadOptions load;
   load.threads = plan::default_threads(read_machine());
+  load.huge_pages = options.huge_pages;
   if (options.tile_cache_directory.empty()) return load;
   const Result<std::string> hash = tiles::model_hash(parts, options.tile_cache_directory, load.threads);
   if (!hash.ok()) {
@@ -178,8 +184,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
       // No tile cache: the driver's memory cannot be a file.
       const npu::GateScope gate(npu::Device::opened()->gate(), npu::GateState::kLoading);
       const npu::WeightLoad load;
-      tiles::Loading loading(
-          {.threads = plan::default_threads(read_machine()), .cache_directory = {}, .cache_key = {}});
+      tiles::Loading loading({.threads = plan::default_threads(read_machine()),
+                              .cache_directory = {},
+                              .cache_key = {},
+                              .huge_pages = options.huge_pages});
       load_weights();
       model->tile_bytes_ = loading.packed_bytes();
       if (!load.check().agrees()) return layout_error(load.check());
@@ -226,6 +234,12 @@ std::uint64_t Model::weight_bytes() const {
 
 Result<std::string> Model::content_hash(const std::string& memo_directory) const {
   return tiles::model_hash(parts_, memo_directory, plan::default_threads(read_machine()));
+}
+
+std::string Model::remembered_hash(const std::string& path, const std::string& memo_directory) {
+  if (path.find("-of-") == std::string::npos) return tiles::remembered_hash({path}, memo_directory);
+  const Result<gguf::ModelFile> file = gguf::open_gguf(path);  // which files there are is in the first one
+  return file.ok() ? tiles::remembered_hash(file->paths(), memo_directory) : std::string();
 }
 
 std::uint32_t Model::trained_context_tokens() const {

@@ -43,6 +43,8 @@ struct ModelOptions {
   const CancelFlag* cancel = nullptr;
   // Not empty: packed tiles are kept in this folder, and a second start of the same model packs nothing.
   std::string tile_cache_directory;
+  // For packed tiles, where the system offers them.
+  bool huge_pages = true;
   // Weights above it are refused; 0 = the memory that the machine has free.
   std::uint64_t memory_budget_bytes = 0;
 };
@@ -66,6 +68,8 @@ class Model {
   // Of the file's bytes (all parts of a split one), as 32 hex digits: names the model in files that depend on it. Reads
   // gigabytes; remembered in `memo_directory` for files that do not change. kFile.
   Result<std::string> content_hash(const std::string& memo_directory) const;
+  // The same of a model that is not loaded, if it is remembered for its files as they are now; else empty. Cheap.
+  static std::string remembered_hash(const std::string& path, const std::string& memo_directory);
   // Bytes of weights that the tile kernels read, and of those the part that came from the tile cache.
   std::uint64_t tile_bytes() const { return tile_bytes_; }
   std::uint64_t cached_tile_bytes() const { return cached_tile_bytes_; }

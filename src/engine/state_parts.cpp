@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/backend.h"
 #include "engine/snapshot.h"
+#include "engine/upstream_errors.h"
 #include "ggml-backend.h"
 #include "ggml.h"
 #include "llama-io.h"
@@ -197,16 +197,11 @@ Status copy_bytes(const ggml_tensor* tensor, std::size_t offset, std::size_t byt
 
 // --- Putting back ---
 
+// Gives upstream the numbers, and lets it ask for the rows.
 class Player : public llama_io_read_i {
  public:
-  Player(std::string numbers, const StateLayout& layout, std::size_t token_count, std::size_t kept,
-         std::span<const AttentionRows> parts, std::span<const std::byte> recurrent)
-      : numbers_(std::move(numbers)),
-        layout_(layout),
-        token_count_(token_count),
-        kept_(kept),
-        parts_(parts),
-        recurrent_(recurrent) {}
+  Player(std::string numbers, const StateLayout& layout, std::size_t token_count)
+      : numbers_(std::move(numbers)), layout_(layout), token_count_(token_count) {}
 
   void read(void* target, std::size_t size) override {
     if (size > numbers_.size() - at_) throw std::runtime_error("upstream reads more than it wrote");
@@ -217,9 +212,14 @@ class Player : public llama_io_read_i {
   void read_tensor(ggml_tensor* tensor, std::size_t offset, std::size_t size) override {
     const std::size_t index = tensors_read_++;
     if (index < layout_.attention.size()) {
-      put_attention(tensor, offset, size, layout_.attention[index].row_bytes);
+      const std::size_t row_bytes = layout_.attention[index].row_bytes;
+      if (offset != 0 || size != token_count_ * row_bytes) throw std::runtime_error("the rows are not where they were");
+      put_attention(tensor, row_bytes);
     } else if (index < layout_.attention.size() + layout_.recurrent.size()) {
-      put_recurrent(tensor, offset, size, layout_.recurrent[index - layout_.attention.size()].row_bytes);
+      if (size != layout_.recurrent[index - layout_.attention.size()].row_bytes) {
+        throw std::runtime_error("the recurrent state has another size");
+      }
+      put_recurrent(tensor, offset, size);
     } else {
       throw std::runtime_error("upstream reads more rows than it wrote");
     }
@@ -230,12 +230,31 @@ class Player : public llama_io_read_i {
     return at_ == numbers_.size() && tensors_read_ == layout_.attention.size() + layout_.recurrent.size();
   }
 
+ protected:
+  std::size_t token_count() const { return token_count_; }
+  // The rows of all tokens, from the tensor's beginning.
+  virtual void put_attention(ggml_tensor* tensor, std::size_t row_bytes) = 0;
+  virtual void put_recurrent(ggml_tensor* tensor, std::size_t offset, std::size_t size) = 0;
+
  private:
-  void put_attention(ggml_tensor* tensor, std::size_t offset, std::size_t size, std::size_t row_bytes) {
-    if (offset != 0 || size != token_count_ * row_bytes) throw std::runtime_error("the rows are not where they were");
+  std::string numbers_;
+  std::size_t at_ = 0;
+  const StateLayout& layout_;
+  std::size_t token_count_;
+  std::size_t tensors_read_ = 0;
+};
+
+class PartsPlayer : public Player {
+ public:
+  PartsPlayer(std::string numbers, const StateLayout& layout, std::size_t token_count, std::size_t kept,
+              std::span<const AttentionRows> parts, std::span<const std::byte> recurrent)
+      : Player(std::move(numbers), layout, token_count), kept_(kept), parts_(parts), recurrent_(recurrent) {}
+
+ private:
+  void put_attention(ggml_tensor* tensor, std::size_t row_bytes) override {
     for (const AttentionRows& part : parts_) {
       const std::size_t from = std::max(part.from, kept_);
-      const std::size_t to = std::min(part.to, token_count_);
+      const std::size_t to = std::min(part.to, token_count());
       if (from >= to) continue;
       const std::size_t source = row_bytes_before_ * (part.to - part.from) + (from - part.from) * row_bytes;
       ggml_backend_tensor_set(tensor, part.bytes.data() + source, from * row_bytes, (to - from) * row_bytes);
@@ -243,22 +262,46 @@ class Player : public llama_io_read_i {
     row_bytes_before_ += row_bytes;
   }
 
-  void put_recurrent(ggml_tensor* tensor, std::size_t offset, std::size_t size, std::size_t row_bytes) {
-    if (size != row_bytes) throw std::runtime_error("the recurrent state has another size");
+  void put_recurrent(ggml_tensor* tensor, std::size_t offset, std::size_t size) override {
     ggml_backend_tensor_set(tensor, recurrent_.data() + recurrent_before_, offset, size);
     recurrent_before_ += size;
   }
 
-  std::string numbers_;
-  std::size_t at_ = 0;
-  const StateLayout& layout_;
-  std::size_t token_count_;
   std::size_t kept_;
   std::span<const AttentionRows> parts_;
   std::span<const std::byte> recurrent_;
-  std::size_t tensors_read_ = 0;
   std::size_t row_bytes_before_ = 0;
   std::size_t recurrent_before_ = 0;
+};
+
+// Upstream moves its bookkeeping only: what is in the tensors stays there.
+class RepeatingPlayer : public Player {
+ public:
+  RepeatingPlayer(std::string numbers, const StateLayout& layout, std::size_t token_count, std::size_t known,
+                  std::span<const LiveRows> recurrent)
+      : Player(std::move(numbers), layout, token_count), known_(known), recurrent_(recurrent) {}
+
+ private:
+  void put_attention(ggml_tensor* tensor, std::size_t row_bytes) override {
+    const std::size_t width = std::min(kRepeatedTokens, known_);
+    rows_.resize(width * row_bytes);
+    ggml_backend_tensor_get(tensor, rows_.data(), (known_ - width) * row_bytes, rows_.size());
+    for (std::size_t at = known_; at < token_count(); at += width) {
+      const std::size_t count = std::min(width, token_count() - at);
+      ggml_backend_tensor_set(tensor, rows_.data(), at * row_bytes, count * row_bytes);
+    }
+  }
+
+  void put_recurrent(ggml_tensor* tensor, std::size_t offset, std::size_t /*size*/) override {
+    const LiveRows& live = recurrent_[recurrent_seen_++];
+    if (live.tensor != tensor || live.offset != offset) throw std::runtime_error("the recurrent state has moved");
+  }
+
+  static constexpr std::size_t kRepeatedTokens = 64;
+  std::size_t known_;
+  std::span<const LiveRows> recurrent_;
+  std::size_t recurrent_seen_ = 0;
+  std::vector<std::byte> rows_;
 };
 
 std::string numbers_for(const llama_context* context, const StateLayout& layout, std::span<const Token> tokens) {
@@ -289,6 +332,22 @@ Status check_parts(const StateLayout& layout, std::size_t token_count, std::size
   }
   if (covered < token_count) return wrong;
   return {};
+}
+
+Status play(llama_context* context, Player& player, std::size_t token_count) {
+  llama_memory_t memory = llama_get_memory(context);
+  const UpstreamErrors errors;
+  std::string reason;
+  try {
+    memory->state_read(player, kSequence, 0);
+    if (player.done() && state_ends_at(context, token_count)) return {};
+    reason = "it is not complete";
+  } catch (const std::exception& exception) {
+    reason = errors.reason(exception.what());
+  }
+  llama_memory_clear(memory, true);
+  return Error(ErrorCode::kEngine, fmt::format("a kept state could not be put back: {}", reason),
+               "The conversation is read again instead");
 }
 
 }  // namespace
@@ -361,20 +420,15 @@ Status copy_recurrent_rows(const llama_context* context, std::span<const Token> 
 Status put_state(llama_context* context, const StateLayout& layout, std::span<const Token> tokens, std::size_t kept,
                  std::span<const AttentionRows> rows, std::span<const std::byte> recurrent) {
   KAZEIA_TRY(check_parts(layout, tokens.size(), kept, rows, recurrent));
-  llama_memory_t memory = llama_get_memory(context);
-  const UpstreamErrors errors;
-  std::string reason;
-  try {
-    Player player(numbers_for(context, layout, tokens), layout, tokens.size(), kept, rows, recurrent);
-    memory->state_read(player, kSequence, 0);
-    if (player.done() && state_ends_at(context, tokens.size())) return {};
-    reason = "it is not complete";
-  } catch (const std::exception& exception) {
-    reason = errors.reason(exception.what());
-  }
-  llama_memory_clear(memory, true);
-  return Error(ErrorCode::kEngine, fmt::format("a kept state could not be put back: {}", reason),
-               "The conversation is read again instead");
+  PartsPlayer player(numbers_for(context, layout, tokens), layout, tokens.size(), kept, rows, recurrent);
+  return play(context, player, tokens.size());
+}
+
+Status repeat_attention_rows(llama_context* context, std::span<const Token> tokens, std::size_t known) {
+  KAZEIA_ASSIGN(const LiveState state, take_apart(context, tokens.first(known)));
+  const StateLayout layout = state.layout();
+  RepeatingPlayer player(numbers_for(context, layout, tokens), layout, tokens.size(), known, state.recurrent);
+  return play(context, player, tokens.size());
 }
 
 }  // namespace kazeia

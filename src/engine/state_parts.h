@@ -54,7 +54,8 @@ struct AttentionRows {
 // Called with consecutive pieces of any size; an error ends the call and is returned.
 using ByteSink = std::function<Status(std::span<const std::byte> piece)>;
 
-// A recurrent state with its f32 values as f16, and back. Half the bytes; not exact. Empty if a value is too large for f16.
+// A recurrent state with its f32 values as f16, and back. Half the bytes; not exact. Empty if a value is too large for
+// f16.
 std::vector<std::byte> halve_recurrent(const StateLayout& layout, std::span<const std::byte> state);
 std::vector<std::byte> widen_recurrent(const StateLayout& layout, std::span<const std::byte> halved);
 
@@ -69,5 +70,8 @@ Status copy_recurrent_rows(const llama_context* context, std::span<const Token> 
 // The context then holds exactly `tokens`; on failure it is empty.
 Status put_state(llama_context* context, const StateLayout& layout, std::span<const Token> tokens, std::size_t kept,
                  std::span<const AttentionRows> rows, std::span<const std::byte> recurrent);
+// Lengthens the state to `tokens`, of which the first `known` are in it: the last attention rows are copied, in place,
+// to those of the others, and the recurrent state stays. kUnsupported: nothing changed; otherwise as put_state().
+Status repeat_attention_rows(llama_context* context, std::span<const Token> tokens, std::size_t known);
 
 }  // namespace kazeia

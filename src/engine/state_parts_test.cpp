@@ -2,6 +2,7 @@
 #include "engine/state_parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,49 @@ TEST_P(EachModel, StopsCopyingWhenTheSinkSaysSo) {
   EXPECT_EQ(calls, 1);
 }
 
+// What `kazeia bench` decodes at a depth with.
+TEST_P(EachModel, GoesOnBehindTokensThatWereNotRead) {
+  const auto timeline = mini::timeline(GetParam(), mini::small_context(2048));
+  ASSERT_TRUE(timeline->prefill(numbers(70, 1)).ok());
+  const std::vector<std::byte> recurrent = recurrent_of(*timeline);
+  const std::vector<std::byte> known = attention_of(*timeline, 0, 70);
+  const std::vector<std::byte> last = attention_of(*timeline, 6, 70);
+  ASSERT_TRUE(timeline->append_unread(numbers(1500, 2)).ok());
+  EXPECT_EQ(timeline->token_count(), 1570u);
+  EXPECT_TRUE(timeline->logits().empty());
+  EXPECT_EQ(recurrent_of(*timeline), recurrent);
+  EXPECT_EQ(attention_of(*timeline, 0, 70), known);
+  EXPECT_EQ(attention_of(*timeline, 70, 134), last);
+  EXPECT_EQ(attention_of(*timeline, 70 + 22 * 64, 70 + 23 * 64), last);
+  EXPECT_EQ(attention_of(*timeline, 1564, 1570), attention_of(*timeline, 92, 98));  // the begun repetition at the end
+
+  const std::vector<float> after = future(*timeline);
+  EXPECT_TRUE(std::all_of(after.begin(), after.end(), [](float logit) { return std::isfinite(logit); }));
+  EXPECT_EQ(timeline->token_count(), 1580u);
+  ASSERT_TRUE(timeline->prefill(numbers(100, 3)).ok());
+  EXPECT_TRUE(std::isfinite(timeline->logits()[0]));
+  ASSERT_TRUE(timeline->append_unread(numbers(300, 4)).ok());
+  EXPECT_EQ(timeline->token_count(), 1980u);
+  EXPECT_TRUE(timeline->decode(30).ok());
+
+  // What was not read leaves no trace.
+  timeline->reset();
+  ASSERT_TRUE(timeline->prefill(numbers(70, 1)).ok());
+  const auto fresh = mini::timeline(GetParam(), mini::small_context(2048));
+  ASSERT_TRUE(fresh->prefill(numbers(70, 1)).ok());
+  EXPECT_EQ(future(*timeline), future(*fresh));
+}
+
+TEST_P(EachModel, AppendsNothingUnreadThatDoesNotFitOrHasNothingInFrontOfIt) {
+  const auto timeline = mini::timeline(GetParam());
+  EXPECT_EQ(timeline->append_unread(numbers(10, 1)).error().code(), ErrorCode::kUnsupported);
+  ASSERT_TRUE(timeline->prefill(numbers(50, 1)).ok());
+  EXPECT_EQ(timeline->append_unread(numbers(975, 1)).error().code(), ErrorCode::kTooLarge);
+  EXPECT_EQ(timeline->token_count(), 50u);
+  EXPECT_FALSE(timeline->logits().empty());
+  EXPECT_TRUE(timeline->append_unread(numbers(974, 1)).ok());
+}
+
 TEST(StateParts, OfATimelineWithoutFlashAttentionAreUnsupported) {
   TimelineOptions options = mini::small_context();
   options.flash_attention = false;
@@ -188,6 +232,8 @@ TEST(StateParts, OfATimelineWithoutFlashAttentionAreUnsupported) {
   const auto layout = timeline->state_layout();
   ASSERT_FALSE(layout.ok());
   EXPECT_EQ(layout.error().code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(timeline->append_unread(numbers(5, 1)).error().code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(timeline->token_count(), 20u);
 }
 
 }  // namespace

@@ -6,16 +6,19 @@
 
 #include <fmt/format.h>
 
+#include "base/cpu_list.h"
 #include "base/machine.h"
 #include "base/units.h"
 #include "engine/backend.h"
 #include "engine/npu_phase.h"
 #include "engine/snapshot.h"
 #include "engine/state_size.h"
+#include "engine/workers.h"
 #include "llama-ext.h"
 #include "llama.h"
 #include "plan/memory.h"
 #include "plan/threads.h"
+#include "tiles/attention_operator.h"
 
 namespace kazeia {
 namespace {
@@ -36,12 +39,32 @@ Status validate(const TimelineOptions& options) {
   KAZEIA_TRY(check_range("decode threads", options.decode_threads, 0, kMaxThreads));
   KAZEIA_TRY(check_range("prefill threads", options.prefill_threads, 0, kMaxThreads));
   KAZEIA_TRY(check_range<std::uint32_t>("ubatch", options.ubatch_tokens, 1, kMaxUbatch));
+  KAZEIA_TRY(check_range("poll", options.poll.value_or(0), 0, 100));
   if (options.kv_type != KvType::kF16 && !options.flash_attention) {
     return Error(ErrorCode::kUsage,
                  fmt::format("a KV cache of {} needs flash attention", kv_type_name(options.kv_type)),
                  "Use f16, or leave flash attention on");
   }
   return {};
+}
+
+// Threads of a graph wait for each other by spinning: with fewer cores than threads that is a thousand times slower
+// (docs/decisions/0003).
+Status check_cores(const std::vector<int>& cores, int threads, const MachineFacts& machine) {
+  if (cores.empty()) return {};
+  std::vector<int> allowed;
+  for (const CoreFacts& core : machine.cores) {
+    if (core.allowed) allowed.push_back(core.id);
+  }
+  for (const int core : cores) {
+    if (std::find(allowed.begin(), allowed.end(), core) == allowed.end()) {
+      return Error(ErrorCode::kUsage, fmt::format("core {} is not one that this process may use", core),
+                   fmt::format("Choose among {}", cpu_list_text(allowed)));
+    }
+  }
+  if (threads <= static_cast<int>(cores.size())) return {};
+  return Error(ErrorCode::kUsage, fmt::format("{} threads do not fit on the cores {}", threads, cpu_list_text(cores)),
+               "Give as many cores as threads, or fewer threads");
 }
 
 ggml_type ggml_type_of(KvType type) {
@@ -96,11 +119,23 @@ std::optional<KvType> kv_type_of_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view attention_name(AttentionKernels kernels) {
+  return kernels == AttentionKernels::kKazeia ? "kazeia" : "upstream";
+}
+
+std::optional<AttentionKernels> attention_of_name(std::string_view name) {
+  for (const AttentionKernels kernels : {AttentionKernels::kUpstream, AttentionKernels::kKazeia}) {
+    if (attention_name(kernels) == name) return kernels;
+  }
+  return std::nullopt;
+}
+
 Result<llama_context_params> context_parameters(const llama_model& model, Placement placement,
                                                 const TimelineOptions& options) {
   KAZEIA_TRY(validate(options));
-  const int default_threads =
-      options.decode_threads == 0 || options.prefill_threads == 0 ? plan::default_threads(read_machine()) : 0;
+  const bool asks_machine = options.decode_threads == 0 || options.prefill_threads == 0 || !options.cores.empty();
+  const MachineFacts machine = asks_machine ? read_machine() : MachineFacts();
+  const int default_threads = asks_machine ? plan::default_threads(machine, options.cores) : 0;
   std::uint32_t context = options.context_tokens;
   if (context == 0) context = static_cast<std::uint32_t>(std::max(0, llama_model_n_ctx_train(&model)));
   if (context == 0 || context > kMaxContext) {
@@ -114,6 +149,7 @@ Result<llama_context_params> context_parameters(const llama_model& model, Placem
   params.n_outputs_max = placement == Placement::kNpu ? 2 : 1;
   params.n_threads = options.decode_threads != 0 ? options.decode_threads : default_threads;
   params.n_threads_batch = options.prefill_threads != 0 ? options.prefill_threads : params.n_threads;
+  KAZEIA_TRY(check_cores(options.cores, std::max(params.n_threads, params.n_threads_batch), machine));
   params.type_k = params.type_v = ggml_type_of(options.kv_type);
   // Not AUTO: upstream then switches it off as soon as a part of the graph leaves the first device.
   params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -133,6 +169,9 @@ Status Timeline::create_context() {
   decode_threads_ = params.n_threads;
   prefill_threads_ = params.n_threads_batch;
 
+  if (options_.poll && workers_ == nullptr) {
+    KAZEIA_ASSIGN(workers_, Workers::create(decode_threads_, prefill_threads_, *options_.poll, options_.cores));
+  }
   const std::uint64_t available =
       options_.memory_budget_bytes != 0 ? options_.memory_budget_bytes : read_machine().available_memory_bytes;
   const PlanningForNpu planning(model_->placement());
@@ -163,8 +202,8 @@ Status Timeline::create_context() {
   create();
   if (context_ == nullptr && planning.fall_back_to_private_memory(reason)) create();
   if (context_ == nullptr) {
-    return Error(ErrorCode::kEngine, fmt::format("cannot create an inference state: {}", reason),
-                 "Use a smaller context");
+    return Error(is_about_memory(reason) ? ErrorCode::kTooLarge : ErrorCode::kEngine,
+                 fmt::format("cannot create an inference state: {}", reason), "Use a smaller context");
   }
   if (llama_get_memory(context_) == nullptr) {
     return Error(ErrorCode::kUnsupported,
@@ -172,8 +211,11 @@ Status Timeline::create_context() {
                  "Choose a chat model");
   }
   planned_width_ = 0;
+  if (workers_ != nullptr) workers_->attach(context_);
   return {};
 }
+
+Timeline::Timeline(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
 
 Timeline::~Timeline() {
   if (context_ != nullptr) llama_free(context_);
@@ -219,6 +261,8 @@ int Timeline::run(const Piece& piece, Processor processor, std::string& reason) 
   batch.logits = outputs.data();
 
   const UpstreamErrors errors;
+  const OnCpus on_cores(options_.cores);  // this thread computes too, and threads that upstream makes inherit it
+  const tiles::AttentionChoice attention(options_.attention == AttentionKernels::kKazeia);
   int status = 0;
   try {
     const NpuGate gate(model_->placement(), processor == Processor::kNpu);
@@ -328,6 +372,10 @@ void Timeline::reset() {
   tokens_.clear();
   poisoned_ = false;
   has_logits_ = false;
+}
+
+void Timeline::rest() const {
+  if (workers_ != nullptr) workers_->rest();
 }
 
 std::span<const float> Timeline::logits() const {

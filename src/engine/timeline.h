@@ -30,21 +30,33 @@ struct llama_model;
 namespace kazeia {
 
 class RecurrentSnapshot;
+class Workers;
 
 // Of the KV cache. The coarser ones need flash attention.
 enum class KvType { kF16, kQ8_0, kQ4_0 };
 std::string_view kv_type_name(KvType type);  // "f16", "q8_0", "q4_0"
 std::optional<KvType> kv_type_of_name(std::string_view name);
 
+// Who computes the attention of a few tokens over an f16 cache; of more tokens, or over other caches, upstream does.
+enum class AttentionKernels { kUpstream, kKazeia };
+std::string_view attention_name(AttentionKernels kernels);  // "upstream", "kazeia"
+std::optional<AttentionKernels> attention_of_name(std::string_view name);
+
 struct TimelineOptions {
   // --- affects behaviour ---
   std::uint32_t context_tokens = 4096;  // capacity; 0 = what the model was trained with
   KvType kv_type = KvType::kF16;        // a coarser one halves or quarters the KV cache, and answers change a little
   // --- affects performance ---
-  int decode_threads = 0;             // 0 = plan::default_threads()
+  int decode_threads = 0;             // 0 = plan::default_threads() of `cores`
   int prefill_threads = 0;            // 0 = the same
   std::uint32_t ubatch_tokens = 512;  // widest prefill graph; larger costs compute-buffer memory
   bool flash_attention = true;
+  AttentionKernels attention = AttentionKernels::kUpstream;  // without effect if flash_attention is off
+  // CPUs that the threads of a graph may use; empty = all. As many as threads, at least: they wait for each other.
+  std::vector<int> cores;
+  // How long threads look out for the next graph before they sleep, 0 to 100 (engine/workers.h); none = upstream makes
+  // and joins its threads for every graph.
+  std::optional<int> poll;
   NpuOptions npu;  // for a model placed on the NPU; otherwise without effect
   // --- limits ---
   // A state above it is refused; 0 = the memory that the machine has free.
@@ -57,7 +69,8 @@ Result<llama_context_params> context_parameters(const llama_model& model, Placem
 
 class Timeline {
  public:
-  // kUsage for values out of range, kTooLarge if the state does not fit the free memory, kEngine.
+  // kUsage for values out of range, kTooLarge if the state does not fit the free memory, kEngine (also if the system
+  // does not give the threads that `poll` asks for).
   static Result<std::unique_ptr<Timeline>> create(std::shared_ptr<const Model> model, const TimelineOptions& options);
   ~Timeline();
   Timeline(const Timeline&) = delete;
@@ -83,6 +96,9 @@ class Timeline {
   Status truncate(std::size_t token_count);
   // Back to zero tokens; also the only way out of poisoned().
   void reset();
+  // Says that nothing is computed for a while: threads that look out for it (TimelineOptions::poll) sleep until the
+  // next graph. Changes nothing else.
+  void rest() const;
 
   // --- Its state, in parts (engine/state_parts.h). Errors: kUsage for ranges, kUnsupported if the cache is of a kind
   // --- that cannot be taken apart, what the sink returned.
@@ -97,6 +113,10 @@ class Timeline {
   // wrong answer. kTooLarge, kUsage: nothing changed; kEngine (upstream refuses): the timeline is reset.
   Status restore(std::span<const Token> tokens, std::size_t kept, std::span<const AttentionRows> rows,
                  std::span<const std::byte> recurrent, const StateLayout& layout);
+  // For measuring at a depth: appends `more` without reading them. Their attention rows are copies of the last ones and
+  // the recurrent state stays, so what follows takes its time and means nothing. At least one token must be there.
+  // logits() are gone. Errors as restore(); kUnsupported and kTooLarge: nothing changed.
+  Status append_unread(std::span<const Token> more);
 
   std::size_t token_count() const { return tokens_.size(); }
   const Tokens& tokens() const { return tokens_; }
@@ -128,7 +148,7 @@ class Timeline {
   };
   enum class Processor { kCpu, kNpu };
 
-  explicit Timeline(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  explicit Timeline(std::shared_ptr<const Model> model);
   Status open(const TimelineOptions& options);
   Status create_context();
   Status check_room(std::span<const Token> tokens) const;
@@ -148,6 +168,7 @@ class Timeline {
 
   std::shared_ptr<const Model> model_;
   TimelineOptions options_;
+  std::unique_ptr<Workers> workers_;  // outlive the context; null without `poll`
   llama_context* context_ = nullptr;
   Tokens tokens_;
   std::size_t capacity_ = 0;

@@ -54,4 +54,17 @@ Status Timeline::restore(std::span<const Token> tokens, std::size_t kept, std::s
   return {};
 }
 
+Status Timeline::append_unread(std::span<const Token> more) {
+  KAZEIA_TRY(check_room(more));
+  Tokens longer = tokens_;
+  longer.insert(longer.end(), more.begin(), more.end());
+  if (Status put = repeat_attention_rows(context_, longer, tokens_.size()); !put.ok()) {
+    if (put.error().code() != ErrorCode::kUnsupported) reset();
+    return put;
+  }
+  has_logits_ = false;
+  tokens_ = std::move(longer);
+  return {};
+}
+
 }  // namespace kazeia

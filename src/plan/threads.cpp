@@ -79,4 +79,12 @@ int default_threads(const MachineFacts& machine) {
   return default_thread_plan(machine).threads;
 }
 
+int default_threads(const MachineFacts& machine, std::span<const int> cores) {
+  MachineFacts rest = machine;
+  for (CoreFacts& core : rest.cores) {
+    core.allowed &= cores.empty() || std::find(cores.begin(), cores.end(), core.id) != cores.end();
+  }
+  return default_threads(rest);
+}
+
 }  // namespace kazeia::plan

@@ -2,6 +2,7 @@
 // the facts, this file reads nothing.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/machine.h"
@@ -21,5 +22,7 @@ struct ThreadPlan {
 // heat and memory bandwidth, not of core classes, so it is left to a measurement on the device.
 ThreadPlan default_thread_plan(const MachineFacts& machine);
 int default_threads(const MachineFacts& machine);
+// On these CPUs alone; empty: all that the process may use.
+int default_threads(const MachineFacts& machine, std::span<const int> cores);
 
 }  // namespace kazeia::plan

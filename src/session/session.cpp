@@ -217,7 +217,9 @@ Status Session::work_ahead(const TurnOptions& options, const CancelFlag& cancel,
     // same.
     if (const Result<Tokens> text = next_prefix(options); text.ok()) {
       if (text->size() + answer_room(*timeline_, options) <= timeline_->capacity_tokens()) {
-        KAZEIA_TRY(cache_.prepare(*timeline_, *text, cancel, progress));
+        const Status prepared = cache_.prepare(*timeline_, *text, cancel, progress);
+        timeline_->rest();
+        if (!prepared.ok()) return prepared;
       }
     }
     return cache_.save(*timeline_, cancel);

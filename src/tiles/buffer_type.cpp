@@ -16,6 +16,7 @@
 #include "ggml-cpu.h"
 #include "ggml-cpu/traits.h"
 #include "ggml.h"
+#include "tiles/attention_operator.h"
 #include "tiles/layout.h"
 #include "tiles/operators.h"
 #include "tiles/pack.h"
@@ -30,7 +31,7 @@ thread_local int without_tiles_depth = 0;
 thread_local Loading* loading = nullptr;
 std::atomic<std::uint64_t> resident_bytes{0};
 
-// Anonymous memory on huge pages where the system offers them; zeroed by the kernel on first touch.
+// Anonymous memory, on huge pages where the system offers them; zeroed by the kernel on first touch.
 struct Memory {
   std::byte* base = nullptr;
   std::size_t size = 0;
@@ -41,7 +42,7 @@ struct Memory {
   std::mutex mutex;
   std::unordered_map<const void*, std::vector<std::uint8_t>> partial;
 
-  static Memory* allocate(std::size_t size) {
+  static Memory* allocate(std::size_t size, bool huge_pages) {
     const std::size_t mapping_size = size + kHugePage;
     void* mapping = mmap(nullptr, mapping_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
@@ -53,7 +54,7 @@ struct Memory {
     memory->size = size;
 #ifdef MADV_HUGEPAGE
     // Not an error where the kernel has none: the same memory on small pages, a few percent slower.
-    (void)madvise(memory->base, size, MADV_HUGEPAGE);
+    (void)madvise(memory->base, size, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #endif
     return memory;
   }
@@ -182,9 +183,11 @@ ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, std::size_t si
   if (loading != nullptr) {
     if (auto image = loading->cache_image(size)) memory = Memory::on(std::move(image), size);
   }
-  if (memory == nullptr) memory = Memory::allocate(std::max<std::size_t>(size, 1));
   if (memory == nullptr) {
-    log(LogLevel::kError, "cannot allocate memory for the weights");
+    memory = Memory::allocate(std::max<std::size_t>(size, 1), loading == nullptr || loading->options().huge_pages);
+  }
+  if (memory == nullptr) {
+    log(LogLevel::kInfo, "cannot allocate memory for the weights");  // upstream tells the caller
     return nullptr;
   }
   resident_bytes += memory->size;
@@ -219,6 +222,12 @@ class RecurrentCopyTraits final : public ggml::cpu::tensor_traits {
   bool compute_forward(ggml_compute_params* params, ggml_tensor* op) override { return run_recurrent_copy(params, op); }
 };
 
+class AttentionTraits final : public ggml::cpu::tensor_traits {
+ public:
+  bool work_size(int, const ggml_tensor* op, std::size_t& size) override { return plan_attention(op, size); }
+  bool compute_forward(ggml_compute_params* params, ggml_tensor* op) override { return run_attention(params, op); }
+};
+
 class ExtraBufferType final : public ggml::cpu::extra_buffer_type {
  public:
   bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) override {
@@ -227,7 +236,9 @@ class ExtraBufferType final : public ggml::cpu::extra_buffer_type {
   // By buffer type and ggml type, never by tensor->extra: with the NPU present `extra` is the Hexagon backend's.
   ggml::cpu::tensor_traits* get_tensor_traits(const ggml_tensor* op) override {
     static RecurrentCopyTraits copies;
+    static AttentionTraits attention;
     if (is_ours(op)) return op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_GET_ROWS ? tile_traits() : nullptr;
+    if (is_attention(op)) return &attention;
     return is_recurrent_copy(op) ? &copies : nullptr;
   }
 

@@ -44,6 +44,7 @@ struct LoadOptions {
   int threads = 1;              // that pack each tensor
   std::string cache_directory;  // not empty: packed tiles are kept there (tile_cache.h)
   std::string cache_key;        // hash of the model
+  bool huge_pages = true;       // where the system offers them; not for pages of a cache file
 };
 
 // The load of one model on this thread, by llama.cpp's mmap load mode: the data that set_tensor is given lies in a

@@ -62,11 +62,15 @@ void in_parallel(std::uint64_t count, int threads, const std::function<void(std:
   for (std::thread& member : team) member.join();
 }
 
-std::vector<std::uint64_t> checksums(const std::byte* image, std::uint64_t bytes, int threads) {
+// `drop_behind`, for a file's pages that are only looked at: upstream's mapping of the model is still resident then, and
+// the two together would be the peak of the whole load.
+std::vector<std::uint64_t> checksums(const std::byte* image, std::uint64_t bytes, int threads, bool drop_behind) {
   std::vector<std::uint64_t> sums(chunk_count(bytes));
   in_parallel(sums.size(), threads, [&](std::uint64_t i) {
     const std::uint64_t at = i * kChunkBytes;
-    sums[i] = XXH3_64bits(image + at, std::min(kChunkBytes, bytes - at));
+    const std::uint64_t size = std::min(kChunkBytes, bytes - at);
+    sums[i] = XXH3_64bits(image + at, size);
+    if (drop_behind) drop_pages({image + at, size});
   });
   return sums;
 }
@@ -168,6 +172,40 @@ std::int64_t milliseconds(const std::timespec& time) {
   return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
 }
 
+// What tells that the files of a model are the same as before.
+struct Identity {
+  std::string text;
+  std::int64_t newest_change = 0;  // in ms
+};
+
+Result<Identity> identity_of(const std::vector<std::string>& parts) {
+  Identity identity{fmt::format("v{}", kFormatVersion)};
+  for (const std::string& part : parts) {
+    struct stat info {};
+    if (::stat(part.c_str(), &info) != 0) {
+      return Error(ErrorCode::kFile, fmt::format("no file at '{}'", part), "Check the path");
+    }
+    identity.newest_change = std::max({identity.newest_change, milliseconds(info.st_mtim), milliseconds(info.st_ctim)});
+    identity.text += fmt::format(" {}:{}:{}:{}.{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                                 info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+  }
+  return identity;
+}
+
+std::string memo_path(const std::string& directory, const Identity& identity) {
+  return fmt::format("{}/{:016x}.identity", directory, XXH3_64bits(identity.text.data(), identity.text.size()));
+}
+
+// Empty if there is none, or one of other files.
+std::string read_memo(const std::string& path, const Identity& identity) {
+  const auto known = read_text_file(path, 4096);
+  if (!known.ok()) return {};
+  const std::string& text = *known;
+  const std::size_t length = identity.text.size();
+  if (text.size() != length + 34 || text.compare(0, length, identity.text) != 0) return {};
+  return text.substr(length + 1, 32);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CacheImage>> CacheImage::open(const std::string& directory, const std::string& key,
@@ -205,7 +243,7 @@ Result<std::unique_ptr<CacheImage>> CacheImage::open(const std::string& director
       !decode_trailer(trailer, header.tensor_count, image_bytes, image->tensors_, expected)) {
     return damaged(path, "damaged in its directory");
   }
-  if (checksums(image->image_, image_bytes, threads) != expected) return damaged(path, "damaged");
+  if (checksums(image->image_, image_bytes, threads, /*drop_behind=*/true) != expected) return damaged(path, "damaged");
   return image;
 }
 
@@ -247,7 +285,7 @@ bool CacheImage::holds(const CachedTensor& tensor) const {
 Status CacheImage::commit(int threads) {
   Status status;
   if (!temporary_.empty()) {
-    const std::vector<std::uint64_t> sums = checksums(image_, image_bytes_, threads);
+    const std::vector<std::uint64_t> sums = checksums(image_, image_bytes_, threads, /*drop_behind=*/false);
     const std::string trailer = encode_trailer(packed_, sums);
     Header header{};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
@@ -275,24 +313,9 @@ Status CacheImage::commit(int threads) {
 }
 
 Result<std::string> model_hash(const std::vector<std::string>& parts, const std::string& directory, int threads) {
-  std::string identity = fmt::format("v{}", kFormatVersion);
-  std::int64_t newest_change = 0;  // in ms
-  for (const std::string& part : parts) {
-    struct stat info {};
-    if (::stat(part.c_str(), &info) != 0) {
-      return Error(ErrorCode::kFile, fmt::format("no file at '{}'", part), "Check the path");
-    }
-    newest_change = std::max({newest_change, milliseconds(info.st_mtim), milliseconds(info.st_ctim)});
-    identity += fmt::format(" {}:{}:{}:{}.{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-                            info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
-  }
-  const std::string memo = fmt::format("{}/{:016x}.identity", directory, XXH3_64bits(identity.data(), identity.size()));
-  if (const auto known = read_text_file(memo, 4096); known.ok()) {
-    const std::string& text = *known;
-    if (text.size() == identity.size() + 34 && text.compare(0, identity.size(), identity) == 0) {
-      return text.substr(identity.size() + 1, 32);
-    }
-  }
+  KAZEIA_ASSIGN(const Identity identity, identity_of(parts));
+  const std::string memo = memo_path(directory, identity);
+  if (std::string known = read_memo(memo, identity); !known.empty()) return known;
   std::vector<std::uint64_t> sums;
   for (const std::string& part : parts) {
     KAZEIA_ASSIGN(const MappedFile file, MappedFile::open(part));
@@ -312,14 +335,19 @@ Result<std::string> model_hash(const std::vector<std::string>& parts, const std:
   // A file that is being written may change again within one tick of the file system's clock and keep its times.
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  if (milliseconds(now) - newest_change < 50) return text;
+  if (milliseconds(now) - identity.newest_change < 50) return text;
   std::error_code ignored;
   std::filesystem::create_directories(directory, ignored);
   // Only a memo: without it the next start hashes again.
   if (auto writer = AtomicFileWriter::create(memo); writer.ok()) {
-    if (writer->write(identity + "\n" + text + "\n").ok()) (void)writer->commit().ok();
+    if (writer->write(identity.text + "\n" + text + "\n").ok()) (void)writer->commit().ok();
   }
   return text;
+}
+
+std::string remembered_hash(const std::vector<std::string>& parts, const std::string& directory) {
+  const Result<Identity> identity = identity_of(parts);
+  return identity.ok() ? read_memo(memo_path(directory, *identity), *identity) : std::string();
 }
 
 }  // namespace kazeia::tiles

@@ -69,5 +69,7 @@ class CacheImage {
 // is remembered in `directory` under the files' identity (device, inode, size, times); a file that was touched is
 // hashed again.
 Result<std::string> model_hash(const std::vector<std::string>& parts, const std::string& directory, int threads);
+// The same if it is remembered, else empty; never reads the model.
+std::string remembered_hash(const std::vector<std::string>& parts, const std::string& directory);
 
 }  // namespace kazeia::tiles
