@@ -114,7 +114,7 @@ void Planner::add_threads() {
     return;
   }
   add({.name = "decode_threads", .values = thread_counts(threads), .figures = {plan_.decode()}});
-  add({.name = "prefill_threads", .values = thread_counts(threads), .figures = {plan_.prefill(), plan_.prefill_at()}});
+  add({.name = "prefill_threads", .values = thread_counts(threads), .figures = {plan_.prefill()}});
 }
 
 void Planner::add_cores() {
@@ -123,17 +123,14 @@ void Planner::add_cores() {
     leave_out("cores", "all cores are alike");
     return;
   }
-  add({.name = "cores", .values = lists, .figures = {plan_.decode(), plan_.prefill(), plan_.prefill_at()}});
+  add({.name = "cores", .values = lists, .figures = {plan_.decode(), plan_.prefill()}});
 }
 
 void Planner::add_memory() {
   // Less than all of the prompt would not show what a wide piece brings.
   std::vector<std::string> widths{"128", "256", "1024"};
   std::erase_if(widths, [&](const std::string& width) { return std::stoul(width) > plan_.depth; });
-  add({.name = "ubatch",
-       .values = widths,
-       .figures = {plan_.prefill(), plan_.prefill_at()},
-       .first_level = kPrefillLevels});
+  add({.name = "ubatch", .values = widths, .figures = {plan_.prefill()}, .first_level = kPrefillLevels});
   if (facts_.machine.huge_pages == "never" || facts_.machine.huge_pages.empty()) {
     leave_out("huge_pages", "this system has none");
   } else {

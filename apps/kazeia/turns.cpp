@@ -81,6 +81,7 @@ Status turns(TurnsArguments arguments) {
     const std::size_t wanted = arguments.script.tokens() + kReserveTokens;
     arguments.model.context_tokens =
         static_cast<std::uint32_t>((wanted + kContextStep - 1) / kContextStep * kContextStep);
+    arguments.model.asked.emplace("context");
   }
   const CancelFlag& cancel = catch_stops(SecondInterrupt::kEndsProcess);
   KAZEIA_ASSIGN(LoadedModel loaded, load_model(arguments.model, cancel, /*quiet=*/arguments.json));

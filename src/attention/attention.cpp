@@ -8,7 +8,7 @@
 namespace kazeia::attention {
 namespace {
 
-constexpr std::int64_t kLeastChunk = 64;
+constexpr std::int64_t kLeastChunk = 32;
 constexpr std::int64_t kEnoughChunks = 32;  // for eight threads to finish together
 
 const KernelSet& companion(const tiles::KernelSet& set) {
@@ -48,13 +48,20 @@ std::int64_t Task::chunks() const {
   return (positions + chunk - 1) / chunk;
 }
 
+std::int64_t Task::kv_heads_at_once() const {
+  const std::int64_t queries = rows * (heads / kv_heads);
+  std::int64_t many = kv_heads;
+  while (many > 1 && (kv_heads % many != 0 || many * queries > kQueriesAtOnce)) --many;
+  return many;
+}
+
 std::size_t Task::partial_floats() const {
   const auto queries = static_cast<std::size_t>(rows * (heads / kv_heads));
   return (queries * static_cast<std::size_t>(dimension + 2) + 15) / 16 * 16;
 }
 
 std::size_t Task::scratch_bytes() const {
-  return static_cast<std::size_t>(items()) * partial_floats() * sizeof(float);
+  return static_cast<std::size_t>(chunks() * kv_heads) * partial_floats() * sizeof(float);
 }
 
 std::span<const KernelSet* const> available_kernels() {

@@ -1,9 +1,10 @@
 // Attention of a few tokens over a long f16 KV cache: softmax(scale * K q + mask) V.
 //
 // A KV head's rows are read once for all query heads that share it. The positions are cut into chunks; an item is one
-// chunk of one KV head and leaves a partial result (largest score, sum of weights, weighted sum of V), a reduction
-// joins the chunks of a row in their order. The cut depends on the number of positions alone, so that the same bits
-// come out whatever the number of threads and whoever computes which item.
+// chunk of some KV heads, if possible of all: their rows lie side by side, and memory is read from its beginning to its
+// end. It leaves partial results (largest score, sum of weights, weighted sum of V), and a reduction joins the chunks
+// of a row in their order. The cut depends on the number of positions alone, so that the same bits come out whatever
+// the number of threads and whoever computes which item.
 //
 // Arithmetic is f32: K and V are widened in registers, exp() is a polynomial with a relative error below 3e-7.
 #pragma once
@@ -15,6 +16,7 @@
 
 namespace kazeia::attention {
 
+inline constexpr std::int64_t kQueriesAtOnce = 32;   // heads x rows of an item, if they are of several KV heads
 inline constexpr std::int64_t kMostRows = 8;         // of query tokens
 inline constexpr std::int64_t kMostChunk = 256;      // positions
 inline constexpr std::int64_t kDimensionStep = 32;   // a head's dimension is a multiple of it,
@@ -47,10 +49,11 @@ struct Task {
   bool is_valid() const;  // the ranges above; not the pointers
   std::int64_t chunk_positions() const;
   std::int64_t chunks() const;
-  std::int64_t items() const { return chunks() * kv_heads; }
+  std::int64_t kv_heads_at_once() const;  // of an item; divides kv_heads
+  std::int64_t items() const { return chunks() * (kv_heads / kv_heads_at_once()); }
   std::int64_t results() const { return rows * heads; }
-  // Partial results of an item: [rows * heads / kv_heads][dimension] weighted sums, then as many pairs of largest score
-  // and sum of weights. In floats; a multiple of a cache line.
+  // Partial results of a chunk and KV head: [rows * heads / kv_heads][dimension] weighted sums, then as many pairs of
+  // largest score and sum of weights. In floats; a multiple of a cache line.
   std::size_t partial_floats() const;
   std::size_t scratch_bytes() const;  // of all partial results
 };

@@ -233,7 +233,7 @@ TEST_P(Attention, TellsOfAQueryThatIsNotANumber) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Attention, testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& set) { return std::string(set.param->name); });
 
 TEST(Task, IsCutByItsPositionsAlone) {
   Task task;
@@ -244,7 +244,7 @@ TEST(Task, IsCutByItsPositionsAlone) {
   task.positions = 1;
   EXPECT_EQ(task.chunks(), 1);
   task.positions = 1024;
-  EXPECT_EQ(task.chunk_positions(), 64);
+  EXPECT_EQ(task.chunk_positions(), 32);
   task.positions = 1 << 20;
   EXPECT_EQ(task.chunk_positions(), kMostChunk);
   const std::int64_t chunks = task.chunks();

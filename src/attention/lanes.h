@@ -21,11 +21,11 @@
 namespace kazeia::attention {
 
 constexpr float kMinusInfinity = -__builtin_inff();
-constexpr std::int64_t kQueries = 16;          // that share one walk over a chunk
-constexpr std::int64_t kScoreBlock = 8;        // positions whose K rows stay in the L1 cache for all queries
-constexpr std::int64_t kSumBlock = 16;         // and V rows
+constexpr std::int64_t kScoreBlock = 8;        // positions that all heads look at before the next ones
+constexpr std::int64_t kSumBytes = 8192;       // of V rows that stay in the L1 cache for all parts of a head
 constexpr std::int64_t kPrefetchBytes = 8192;  // how far ahead rows are asked for
 constexpr std::int64_t kCacheLine = 64;
+constexpr std::int64_t kScoreStride = kMostChunk + 16;  // a cache line more: rows of scores in different sets
 
 // e^x for x <= 0 (or not a number): 2^n * e^r with |r| <= ln(2) / 2, e^r by its Taylor series, whose rest r^8 / 8! is
 // below 6e-9. ln(2) is split so that n times its first part is exact. What would not be a normal number is 0.
@@ -33,7 +33,7 @@ template <typename L>
 [[gnu::always_inline]] inline typename L::Vector exponential(typename L::Vector x) {
   using Vector = typename L::Vector;
   const Vector n = L::nearest(L::multiply(x, L::broadcast(1.44269504f)));
-  const Vector r = L::fma(n, L::broadcast(1.42860677e-6f), L::fma(n, L::broadcast(-0.693145752f), x));
+  const Vector r = L::fma(n, L::broadcast(-1.42860677e-6f), L::fma(n, L::broadcast(-0.693145752f), x));
   Vector sum = L::broadcast(1.0f / 5040);
   for (const float factor : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
     sum = L::fma(sum, r, L::broadcast(factor));
@@ -41,30 +41,38 @@ template <typename L>
   return L::zero_below(x, -87.0f, L::multiply(sum, L::power_of_two(n)));
 }
 
-// What one walk over a chunk works on.
+// What one walk over a chunk works on: queries of some KV heads, equally many of each.
 struct Walk {
   std::int64_t dimension;
-  std::int64_t positions;                 // that some query sees
-  const std::byte* rows[2 * kMostChunk];  // of K, then of V: in the order in which they are read
-  const float* queries[kQueries];         // [dimension] each
-  float scores[kQueries][kMostChunk];     // then weights
-  float masks[kMostRows][kMostChunk];     // [query token][position]
+  std::int64_t heads;            // KV heads
+  std::int64_t queries_of_head;  // query i belongs to KV head i / queries_of_head
+  std::int64_t k_head_stride;    // bytes
+  std::int64_t v_head_stride;
+  std::int64_t positions;          // that some query sees
+  std::int64_t ahead;              // positions
+  const std::byte* k[kMostChunk];  // rows of the first KV head, in the order in which they are read
+  const std::byte* v[kMostChunk];
+  const float* queries[kQueriesAtOnce];        // [dimension] each
+  float scores[kQueriesAtOnce][kScoreStride];  // then weights
+  float masks[kMostRows][kMostChunk];          // [query token][position]
 };
 
-// scores[query][position] of kRows queries and kPositions positions.
+// scores[query][position] of kRows queries of a KV head and kPositions positions.
 template <typename L, int kRows, int kPositions>
-[[gnu::always_inline]] inline void dots(Walk& walk, std::int64_t query, std::int64_t position, bool prefetch) {
+[[gnu::always_inline]] inline void dots(Walk& walk, std::int64_t head, std::int64_t query, std::int64_t position,
+                                        bool prefetch) {
   using Vector = typename L::Vector;
   constexpr int kCount = kRows * kPositions;
   Vector total[(kCount + 3) / 4 * 4];
   for (Vector& one : total) one = L::broadcast(0);
   const std::uint16_t* k[kPositions];
   const std::byte* ahead[kPositions];
-  const std::int64_t distance = kPrefetchBytes / (2 * walk.dimension);
+  const std::int64_t k_offset = head * walk.k_head_stride, v_offset = head * walk.v_head_stride;
   for (int p = 0; p < kPositions; ++p) {
-    k[p] = reinterpret_cast<const std::uint16_t*>(walk.rows[position + p]);
-    const std::int64_t next = position + p + distance;
-    ahead[p] = walk.rows[next < 2 * walk.positions ? next : position + p];
+    k[p] = reinterpret_cast<const std::uint16_t*>(walk.k[position + p] + k_offset);
+    const std::int64_t next = position + p + walk.ahead;  // behind the last row of K come those of V
+    ahead[p] = next < walk.positions ? walk.k[next] + k_offset
+                                     : walk.v[next < 2 * walk.positions ? next - walk.positions : 0] + v_offset;
   }
   for (std::int64_t d = 0; d < walk.dimension; d += kDimensionStep) {
     if (prefetch) {
@@ -87,31 +95,36 @@ template <typename L, int kRows, int kPositions>
 }
 
 template <typename L, int kRows>
-[[gnu::noinline]] void score_block(Walk& walk, std::int64_t query, std::int64_t first, std::int64_t last) {
+[[gnu::noinline]] void score_block(Walk& walk, std::int64_t head, std::int64_t query, std::int64_t first,
+                                   std::int64_t last) {
   constexpr int kPositions = L::kAccumulators / kRows < kScoreBlock ? L::kAccumulators / kRows : kScoreBlock;
-  const bool prefetch = query == 0;
-  for (; first + kPositions <= last; first += kPositions) dots<L, kRows, kPositions>(walk, query, first, prefetch);
-  for (; first < last; ++first) dots<L, kRows, 1>(walk, query, first, prefetch);
+  const bool prefetch = query == head * walk.queries_of_head;
+  for (; first + kPositions <= last; first += kPositions)
+    dots<L, kRows, kPositions>(walk, head, query, first, prefetch);
+  for (; first < last; ++first) dots<L, kRows, 1>(walk, head, query, first, prefetch);
 }
 
-// values[query][dimension] += the V rows [first, last) times their weights.
+// values[kRows][dimension] += the V rows [first, last) times their weights.
 template <typename L, int kRows>
-[[gnu::noinline]] void sum_block(Walk& walk, std::int64_t query, std::int64_t first, std::int64_t last, float* values) {
+[[gnu::noinline]] void sum_block(const Walk& walk, std::int64_t head, std::int64_t query, std::int64_t first,
+                                 std::int64_t last, float* values) {
   using Vector = typename L::Vector;
   constexpr int kMost = kDimensionStep / L::kLanes;
   constexpr int kVectors = L::kAccumulators / kRows < kMost ? L::kAccumulators / kRows : kMost;
-  const std::byte* const* rows = walk.rows + walk.positions;
-  const std::int64_t distance = kPrefetchBytes / (2 * walk.dimension);
-  const std::int64_t end = query == 0 ? walk.positions : 0;  // no prefetch for the queries behind the first ones
+  const std::int64_t offset = head * walk.v_head_stride;
+  const bool prefetch = query == head * walk.queries_of_head;
   for (std::int64_t d = 0; d < walk.dimension; d += kVectors * L::kLanes) {
-    const bool new_line = 2 * d % kCacheLine == 0;
+    if (prefetch && 2 * d % kCacheLine == 0) {
+      for (std::int64_t p = first + walk.ahead; p < last + walk.ahead && p < walk.positions; ++p) {
+        __builtin_prefetch(walk.v[p] + offset + 2 * d);
+      }
+    }
     Vector total[kRows][kVectors];
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kVectors; ++i) total[r][i] = L::load(values + r * walk.dimension + d + i * L::kLanes);
     }
     for (std::int64_t p = first; p < last; ++p) {
-      if (new_line && p + distance < end) __builtin_prefetch(rows[p + distance] + 2 * d);
-      const auto* v = reinterpret_cast<const std::uint16_t*>(rows[p]) + d;
+      const auto* v = reinterpret_cast<const std::uint16_t*>(walk.v[p] + offset) + d;
       Vector wide[kVectors];
       for (int i = 0; i < kVectors; ++i) wide[i] = L::load_half(v + i * L::kLanes);
       for (int r = 0; r < kRows; ++r) {
@@ -125,16 +138,19 @@ template <typename L, int kRows>
   }
 }
 
-// f(integral_constant-like count, first query) for the queries in groups of 4, 2 and 1.
+// The queries of every KV head of the walk in groups of 4, 2 and 1: each f(head, first query).
 template <typename F4, typename F2, typename F1>
-[[gnu::always_inline]] inline void in_groups(std::int64_t queries, F4&& four, F2&& two, F1&& one) {
-  std::int64_t query = 0;
-  for (; query + 4 <= queries; query += 4) four(query);
-  if (query + 2 <= queries) {
-    two(query);
-    query += 2;
+[[gnu::always_inline]] inline void in_groups(const Walk& walk, F4&& four, F2&& two, F1&& one) {
+  for (std::int64_t head = 0; head < walk.heads; ++head) {
+    std::int64_t query = head * walk.queries_of_head;
+    const std::int64_t end = query + walk.queries_of_head;
+    for (; query + 4 <= end; query += 4) four(head, query);
+    if (query + 2 <= end) {
+      two(head, query);
+      query += 2;
+    }
+    if (query < end) one(head, query);
   }
-  if (query < queries) one(query);
 }
 
 // Scores become weights; returns the largest score and, in `sum`, the sum of the weights. The lanes behind the last
@@ -210,57 +226,83 @@ template <typename L>
   const std::byte* v = task.v + static_cast<std::size_t>(kv_head) * task.v_head_stride +
                        static_cast<std::size_t>(first) * task.v_position_stride;
   for (std::int64_t p = 0; p < positions; ++p) {
-    walk.rows[p] = k + static_cast<std::size_t>(seen[p]) * task.k_position_stride;
-    walk.rows[positions + p] = v + static_cast<std::size_t>(seen[p]) * task.v_position_stride;
+    walk.k[p] = k + static_cast<std::size_t>(seen[p]) * task.k_position_stride;
+    walk.v[p] = v + static_cast<std::size_t>(seen[p]) * task.v_position_stride;
   }
   walk.positions = positions;
+}
+
+// Scores, weights and sums of a walk whose queries are set. Query i of a head leaves its sums in values[i] and its pair
+// in pairs[i] of that head's partial results, which are `floats` apart; `tokens[i]` is the row of its mask.
+template <typename L>
+[[gnu::noinline]] void attend_walk(const Task& task, Walk& walk, const std::int64_t* tokens, float* values,
+                                   float* pairs, std::int64_t floats) {
+  const std::int64_t queries = walk.heads * walk.queries_of_head;
+  const auto of_query = [&](float* base, std::int64_t query, std::int64_t size) {
+    return base + query / walk.queries_of_head * floats + query % walk.queries_of_head * size;
+  };
+  for (std::int64_t p = 0; p < walk.positions; p += kScoreBlock) {
+    const std::int64_t end = walk.positions - p < kScoreBlock ? walk.positions : p + kScoreBlock;
+    in_groups(
+        walk, [&](std::int64_t head, std::int64_t query) { score_block<L, 4>(walk, head, query, p, end); },
+        [&](std::int64_t head, std::int64_t query) { score_block<L, 2>(walk, head, query, p, end); },
+        [&](std::int64_t head, std::int64_t query) { score_block<L, 1>(walk, head, query, p, end); });
+  }
+  for (std::int64_t query = 0; query < queries; ++query) {
+    float* pair = of_query(pairs, query, 2);
+    float* sums = of_query(values, query, walk.dimension);
+    if (walk.positions == 0) {
+      pair[0] = kMinusInfinity;
+      pair[1] = 0;
+      continue;
+    }
+    const float* mask = task.mask == nullptr ? nullptr : walk.masks[tokens[query]];
+    pair[0] = to_weights<L>(walk.scores[query], mask, walk.positions, task.scale, pair + 1);
+    for (std::int64_t d = 0; d < walk.dimension; ++d) sums[d] = 0;
+  }
+  const std::int64_t row_bytes = 2 * walk.dimension * walk.heads;
+  const std::int64_t block = kSumBytes / row_bytes > kScoreBlock ? kSumBytes / row_bytes : kScoreBlock;
+  for (std::int64_t p = 0; p < walk.positions; p += block) {
+    const std::int64_t end = walk.positions - p < block ? walk.positions : p + block;
+    const auto sums = [&](std::int64_t query) { return of_query(values, query, walk.dimension); };
+    in_groups(
+        walk, [&](std::int64_t head, std::int64_t query) { sum_block<L, 4>(walk, head, query, p, end, sums(query)); },
+        [&](std::int64_t head, std::int64_t query) { sum_block<L, 2>(walk, head, query, p, end, sums(query)); },
+        [&](std::int64_t head, std::int64_t query) { sum_block<L, 1>(walk, head, query, p, end, sums(query)); });
+  }
 }
 
 template <typename L>
 void attend(const Task& task, std::int64_t item, float* partials) {
   const std::int64_t group = task.heads / task.kv_heads, queries = task.rows * group;
-  const std::int64_t chunk = task.chunk_positions();
-  const std::int64_t kv_head = item % task.kv_heads, first = item / task.kv_heads * chunk;
-  const std::int64_t count = task.positions - first < chunk ? task.positions - first : chunk;
-  float* values = partials + static_cast<std::size_t>(item) * task.partial_floats();
+  const std::int64_t chunk_positions = task.chunk_positions(), at_once = task.kv_heads_at_once();
+  const std::int64_t spans = task.kv_heads / at_once;
+  const std::int64_t kv_head = item % spans * at_once, chunk = item / spans, first = chunk * chunk_positions;
+  const std::int64_t count = task.positions - first < chunk_positions ? task.positions - first : chunk_positions;
+  const auto floats = static_cast<std::int64_t>(task.partial_floats());
+  float* values = partials + (chunk * task.kv_heads + kv_head) * floats;
   float* pairs = values + queries * task.dimension;
   Walk walk;
   walk.dimension = task.dimension;
-  // Query i is query head i % group of token i / group.
-  for (std::int64_t begin = 0; begin < queries; begin += kQueries) {
-    const std::int64_t many = queries - begin < kQueries ? queries - begin : kQueries;
-    for (std::int64_t i = 0; i < many; ++i) {
-      const std::int64_t row = (begin + i) / group, head = kv_head * group + (begin + i) % group;
-      walk.queries[i] = reinterpret_cast<const float*>(task.q + static_cast<std::size_t>(row) * task.q_row_stride +
-                                                       static_cast<std::size_t>(head) * task.q_head_stride);
+  walk.heads = at_once;
+  walk.k_head_stride = static_cast<std::int64_t>(task.k_head_stride);
+  walk.v_head_stride = static_cast<std::int64_t>(task.v_head_stride);
+  walk.ahead = kPrefetchBytes / (2 * task.dimension * at_once);
+  if (walk.ahead < 2) walk.ahead = 2;
+  // Query i of a KV head is the head's query head i % group of token i / group. One head alone may have more than fit.
+  for (std::int64_t begin = 0; begin < queries; begin += kQueriesAtOnce) {
+    const std::int64_t many = queries - begin < kQueriesAtOnce ? queries - begin : kQueriesAtOnce;
+    std::int64_t tokens[kQueriesAtOnce];
+    walk.queries_of_head = many;
+    for (std::int64_t i = 0; i < at_once * many; ++i) {
+      const std::int64_t query = begin + i % many, head = (kv_head + i / many) * group + query % group;
+      tokens[i] = query / group;
+      walk.queries[i] =
+          reinterpret_cast<const float*>(task.q + static_cast<std::size_t>(tokens[i]) * task.q_row_stride +
+                                         static_cast<std::size_t>(head) * task.q_head_stride);
     }
     find_rows<L>(task, kv_head, first, count, begin / group, (begin + many - 1) / group + 1, walk);
-    if (walk.positions == 0) {
-      for (std::int64_t i = begin; i < begin + many; ++i) pairs[2 * i] = kMinusInfinity, pairs[2 * i + 1] = 0;
-      continue;
-    }
-    for (std::int64_t p = 0; p < walk.positions; p += kScoreBlock) {
-      const std::int64_t end = walk.positions - p < kScoreBlock ? walk.positions : p + kScoreBlock;
-      in_groups(
-          many, [&](std::int64_t query) { score_block<L, 4>(walk, query, p, end); },
-          [&](std::int64_t query) { score_block<L, 2>(walk, query, p, end); },
-          [&](std::int64_t query) { score_block<L, 1>(walk, query, p, end); });
-    }
-    for (std::int64_t i = 0; i < many; ++i) {
-      const float* mask = task.mask == nullptr ? nullptr : walk.masks[(begin + i) / group];
-      float* pair = pairs + 2 * (begin + i);
-      pair[0] = to_weights<L>(walk.scores[i], mask, walk.positions, task.scale, pair + 1);
-    }
-    float* sums = values + begin * task.dimension;
-    for (std::int64_t i = 0; i < many * task.dimension; ++i) sums[i] = 0;
-    for (std::int64_t p = 0; p < walk.positions; p += kSumBlock) {
-      const std::int64_t end = walk.positions - p < kSumBlock ? walk.positions : p + kSumBlock;
-      const auto at = [&](std::int64_t query) { return sums + query * task.dimension; };
-      in_groups(
-          many, [&](std::int64_t query) { sum_block<L, 4>(walk, query, p, end, at(query)); },
-          [&](std::int64_t query) { sum_block<L, 2>(walk, query, p, end, at(query)); },
-          [&](std::int64_t query) { sum_block<L, 1>(walk, query, p, end, at(query)); });
-    }
+    attend_walk<L>(task, walk, tokens, values + begin * task.dimension, pairs + 2 * begin, floats);
   }
 }
 

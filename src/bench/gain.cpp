@@ -77,7 +77,8 @@ Judged judge(const std::vector<FigureGain>& gains, const GainRules& rules) {
   if (best == nullptr) return {Judgement::kLost, "", "it was not measured"};
   if (difference(best->gain, rules.least) == Difference::kMore) {
     const std::string found = best->figure + " " + gain_text(best->gain);
-    if (const double variation = variation_of(*best); variation > rules.most_variation) {
+    const double variation = variation_of(*best);
+    if (variation > rules.most_variation && best->gain.low - 1 <= variation) {
       return {Judgement::kUndecided, "",
               fmt::format("{}, which varied by {:.1f} %, more than {:.3g} %", found, variation * 100,
                           rules.most_variation * 100)};

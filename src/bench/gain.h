@@ -34,7 +34,8 @@ struct GainRules {
   std::vector<std::string> wanted{};
   double least = kLeastDifference;
   double most_loss = kMostLoss;
-  double most_variation = kMostVariation;  // of the ratios of the rounds
+  // Of the ratios of the rounds. More is no evidence, unless even the lower end of the gain is beyond it.
+  double most_variation = kMostVariation;
   // Figures of bytes may grow, but not beyond this; 0: they may not grow.
   double most_bytes = 0;
 };

@@ -254,11 +254,14 @@ Status Search::prove(const Candidate& candidate) {
   chosen_.push_back(candidate);  // for now: the whole is looked at for all of its figures
   Proof choice, whole;
   for (int more = options_.least_rounds; race.rounds < options_.most_rounds; more = 2) {
-    Result<bool> ran = run_rounds(race, more);
+    const Result<bool> ran = run_rounds(race, more);
     if (!ran.ok() || !*ran) {
-      give_up(name, !ran.ok()                  ? ran.error().message()
-                    : race.disturbance.empty() ? "there was no time left to prove it"
-                                               : race.disturbance);
+      std::string reason = !ran.ok()                  ? ran.error().message()
+                           : race.disturbance.empty() ? "there was no time left to prove it"
+                                                      : race.disturbance;
+      if (race.rounds >= options_.least_rounds) reason += "; until then " + choice.judged.reason;
+      if (ran.ok() && race.rounds >= options_.least_rounds) KAZEIA_TRY(keep(choice));
+      give_up(name, reason);
       return ran.ok() || ran.error().code() != ErrorCode::kCancelled ? Status() : ran.error();
     }
     choice = proof_of(race, 0, 1, &candidate);
