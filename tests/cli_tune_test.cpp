@@ -88,7 +88,6 @@ TEST_F(Tune, EndsInTimeWithWhatIsProvenAndNothingElse) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = parsed(outcome);
   EXPECT_THAT(outcome.err, HasSubstr(" left  warming up"));
-  EXPECT_THAT(outcome.err, HasSubstr("the defaults"));
   int chosen = 0;
   for (const Json& setting : json["settings"]) {
     if (!setting["chosen"].get<bool>()) {
@@ -105,8 +104,8 @@ TEST_F(Tune, EndsInTimeWithWhatIsProvenAndNothingElse) {
 }
 
 TEST_F(Tune, KeepsTheLedgerOfEveryProof) {
-  // The one proof is of what is only shown: it is made whatever comes out.
-  const Outcome outcome = run(tune({"--minutes", "1", "--only", "kv"}));
+  // The one proof is of what is only shown: it is made whatever comes out, in seconds; the minutes are for busy machines.
+  const Outcome outcome = run(tune({"--minutes", "20", "--only", "kv"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = parsed(outcome);
   ASSERT_EQ(json["shown"].size(), 1U) << outcome.all();

@@ -52,7 +52,8 @@ Result<Steps> parse_steps(const std::vector<std::string>& words) {
       }
     } else {
       return Error(ErrorCode::kUsage, fmt::format("'{}' is not a step", word),
-                   "Use prefill:TOKENS, prefill:TOKENS@DEPTH, decode:DEPTH:TOKENS, ttft, turn:NEW:ANSWER or soak:SECONDS:INTERVAL");
+                   "Use prefill:TOKENS, prefill:TOKENS@DEPTH, decode:DEPTH:TOKENS, ttft, turn:NEW:ANSWER or "
+                   "soak:SECONDS:INTERVAL");
     }
   }
   return steps;
@@ -129,7 +130,8 @@ Status probe(const ProbeArguments& arguments) {
   // Before the chat, which keeps states that the other side of a comparison knows nothing of.
   bench::tell_sample("peak_rss_bytes", static_cast<double>(read_process_memory().peak_rss_bytes));
   NpuUse use = timeline->npu_use();
-  if (!steps.chats.empty()) KAZEIA_TRY(measure_chat(routed.model, std::move(timeline), flags.checkpoints(), steps.chats, use));
+  if (!steps.chats.empty())
+    KAZEIA_TRY(measure_chat(routed.model, std::move(timeline), flags.checkpoints(), steps.chats, use));
   if (!use.failure.empty()) bench::tell_fact("npu_failure", use.failure);
   remember_run(routed, use, flags.route);
   if (!arguments.hash_memo.empty()) {
@@ -156,6 +158,7 @@ void add_probe(CLI::App& app, Action& action) {
   add_route_flags(*verb, model.route);
   verb->add_option("--set", arguments->settings, "NAME=VALUE, as `kazeia why` names them; repeatable")
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_flag("--only-on-route", arguments->only_on_route, "Measure nothing if it came to another route");
   verb->add_option("--hash-memo", arguments->hash_memo);

@@ -61,7 +61,7 @@ struct Task {
 // `partials` has scratch_bytes(), 64-byte aligned. Items and results may be computed in any order and by any thread;
 // the results after all items.
 struct KernelSet {
-  std::string_view name;  // "scalar", "avx2", "avx512", "neon"
+  std::string_view name;  // "scalar", "avx2", "neon"
   void (*attend)(const Task& task, std::int64_t item, float* partials);
   void (*reduce)(const Task& task, std::int64_t result, const float* partials);
 };
@@ -74,7 +74,6 @@ const KernelSet& kernels();
 const KernelSet& scalar_kernels();
 #if defined(__x86_64__)
 const KernelSet& avx2_kernels();
-const KernelSet& avx512_kernels();
 #elif defined(__aarch64__)
 const KernelSet& neon_kernels();
 #endif

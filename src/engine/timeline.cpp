@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "base/cpu_list.h"
 #include "base/machine.h"
 #include "base/units.h"
+#include "engine/abandoned.h"
 #include "engine/backend.h"
 #include "engine/npu_phase.h"
 #include "engine/snapshot.h"
@@ -272,6 +274,10 @@ int Timeline::run(const Piece& piece, Processor processor, std::string& reason) 
     planned_width_ = piece.tokens.size();
     status = llama_decode(context_, batch);
     if (status == 0) llama_synchronize(context_);
+  } catch (const std::bad_alloc&) {
+    abandon(context_);  // reset() makes another one
+    reason = "out of memory";
+    return -1;
   } catch (const std::exception& exception) {
     reason = exception.what();
     return -1;
@@ -365,7 +371,7 @@ Status Timeline::truncate(std::size_t token_count) {
 }
 
 void Timeline::reset() {
-  // A context that was given up with a silent device, and could not be made anew then.
+  // A context that was given up, with a silent device or without memory.
   if (context_ == nullptr && !create_context().ok()) return;
   // The contents are wiped only when they may be damaged; otherwise forgetting the positions is enough.
   llama_memory_clear(llama_get_memory(context_), poisoned_);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/abandoned.h"
 #include "engine/agreement.h"
 #include "engine/npu_phase.h"
 #include "engine/snapshot.h"
@@ -22,12 +23,6 @@
 
 namespace kazeia {
 namespace {
-
-// Contexts whose memory a silent device may still write to: never freed.
-std::vector<llama_context*>& abandoned_contexts() {
-  static auto* contexts = new std::vector<llama_context*>();
-  return *contexts;
-}
 
 bool all_finite(const float* values, std::size_t count) {
   return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
@@ -127,6 +122,7 @@ Status Timeline::decode_on_npu(std::span<const Token> piece, bool want_logits, c
     npu::Guard::declare_failed(npu::FailureKind::kGarbage, reason);
   }
   if (status == kNoMemory) npu::Guard::declare_failed(npu::FailureKind::kOutOfMemory, reason);
+  if (context_ == nullptr) return poison(reason);
   KAZEIA_TRY(give_up_npu(before, reason, status == kNoMemory));
   // Not to be cancelled: it writes over what the device left in the cells of this piece.
   return decode_on_cpu(piece, want_logits, nullptr);
@@ -146,7 +142,7 @@ Status Timeline::give_up_npu(const RecurrentSnapshot& before, const std::string&
 Status Timeline::move_to_private_memory(bool device_may_still_write) {
   npu::Device::opened()->gate().set_private_state(true);
   if (device_may_still_write) {
-    abandoned_contexts().push_back(context_);
+    abandon(context_);
   } else {
     llama_free(context_);
   }
