@@ -39,7 +39,7 @@ function(kazeia_test name)
   if(NOT KAZEIA_TESTS OR KAZEIA_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(A "SERIAL" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
   endif()
@@ -55,6 +55,7 @@ function(kazeia_test name)
     PROPERTIES
       LABELS "${A_LABEL}"
       TIMEOUT "${A_TIMEOUT}"
+      RUN_SERIAL "${A_SERIAL}"
       # Two properties, because a list in one of them is torn apart on its way through test discovery.
       ENVIRONMENT "KAZEIA_MODELS=${CMAKE_SOURCE_DIR}/models"
       ENVIRONMENT_MODIFICATION "KAZEIA_PROGRAM=set:${CMAKE_BINARY_DIR}/kazeia")
