@@ -21,7 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kRecord = "0123456789ab";
 
