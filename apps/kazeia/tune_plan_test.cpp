@@ -67,7 +67,7 @@ TEST(TunePlan, SearchesWhatTheMachineLeavesToChoose) {
   EXPECT_THAT(values(plan, "poll"), ElementsAre("0", "50", "100"));
   EXPECT_THAT(values(plan, "ubatch"), ElementsAre("128", "256", "1024"));
   EXPECT_THAT(values(plan, "flash_attention"), ElementsAre("off"));
-  EXPECT_THAT(values(plan, "attention"), ElementsAre("kazeia"));
+  EXPECT_THAT(values(plan, "attention"), ElementsAre("upstream"));
   EXPECT_THAT(values(plan, "huge_pages"), ElementsAre("off"));
   EXPECT_EQ(why_not(plan, "cores"), "all cores are alike");
   EXPECT_THAT(why_not(plan, "route"), HasSubstr("NPU"));

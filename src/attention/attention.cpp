@@ -13,7 +13,7 @@ constexpr std::int64_t kEnoughChunks = 32;  // for eight threads to finish toget
 
 const KernelSet& companion(const tiles::KernelSet& set) {
 #if defined(__x86_64__)
-  // AVX-512 machines too: from memory, wider registers bring nothing.
+  // AVX-512 machines too: no other kernel has been measured on one (docs/decisions/0020).
   if (set.name.starts_with("avx")) return avx2_kernels();
 #elif defined(__aarch64__)
   if (set.name.starts_with("neon")) return neon_kernels();

@@ -334,11 +334,14 @@ Status check_parts(const StateLayout& layout, std::size_t token_count, std::size
   return {};
 }
 
-Status play(llama_context* context, Player& player, std::size_t token_count) {
+// The player that `make` gives; what making it throws is upstream's as well.
+template <typename Make>
+Status play(llama_context* context, std::size_t token_count, Make make) {
   llama_memory_t memory = llama_get_memory(context);
   const UpstreamErrors errors;
   std::string reason;
   try {
+    auto player = make();
     memory->state_read(player, kSequence, 0);
     if (player.done() && state_ends_at(context, token_count)) return {};
     reason = "it is not complete";
@@ -420,15 +423,17 @@ Status copy_recurrent_rows(const llama_context* context, std::span<const Token> 
 Status put_state(llama_context* context, const StateLayout& layout, std::span<const Token> tokens, std::size_t kept,
                  std::span<const AttentionRows> rows, std::span<const std::byte> recurrent) {
   KAZEIA_TRY(check_parts(layout, tokens.size(), kept, rows, recurrent));
-  PartsPlayer player(numbers_for(context, layout, tokens), layout, tokens.size(), kept, rows, recurrent);
-  return play(context, player, tokens.size());
+  return play(context, tokens.size(), [&] {
+    return PartsPlayer(numbers_for(context, layout, tokens), layout, tokens.size(), kept, rows, recurrent);
+  });
 }
 
 Status repeat_attention_rows(llama_context* context, std::span<const Token> tokens, std::size_t known) {
   KAZEIA_ASSIGN(const LiveState state, take_apart(context, tokens.first(known)));
   const StateLayout layout = state.layout();
-  RepeatingPlayer player(numbers_for(context, layout, tokens), layout, tokens.size(), known, state.recurrent);
-  return play(context, player, tokens.size());
+  return play(context, tokens.size(), [&] {
+    return RepeatingPlayer(numbers_for(context, layout, tokens), layout, tokens.size(), known, state.recurrent);
+  });
 }
 
 }  // namespace kazeia

@@ -51,7 +51,7 @@ struct TimelineOptions {
   int prefill_threads = 0;            // 0 = the same
   std::uint32_t ubatch_tokens = 512;  // widest prefill graph; larger costs compute-buffer memory
   bool flash_attention = true;
-  AttentionKernels attention = AttentionKernels::kUpstream;  // without effect if flash_attention is off
+  AttentionKernels attention = AttentionKernels::kKazeia;  // without effect if flash_attention is off
   // CPUs that the threads of a graph may use; empty = all. As many as threads, at least: they wait for each other.
   std::vector<int> cores;
   // How long threads look out for the next graph before they sleep, 0 to 100 (engine/workers.h); none = upstream makes

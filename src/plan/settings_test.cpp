@@ -18,9 +18,9 @@ const fs::path kSources = KAZEIA_SOURCES;
 
 // Defaults that nobody has measured yet. A line may be removed, with a record; none may be added: a new setting comes
 // with the measurement that chose its default.
-constexpr std::array<std::string_view, 11> kUnmeasured = {
+constexpr std::array<std::string_view, 10> kUnmeasured = {
     "prefill_threads", "decode_threads", "cores",         "poll",    "ubatch",   "kv",
-    "huge_pages",      "route",          "npu_min_width", "context", "attention"};
+    "huge_pages",      "route",          "npu_min_width", "context"};
 
 bool is_decision(std::string_view record) {
   return record.size() == 4 && record.find_first_not_of("0123456789") == std::string_view::npos;
