@@ -81,7 +81,8 @@ TEST_F(Bench, TellsEveryFigureWithItsSamplesAndWhereTheyComeFrom) {
   const bench::Record record = this->record(nlohmann::ordered_json::parse(outcome.out).dump());
   EXPECT_EQ(record.kind, "bench");
   EXPECT_THAT(names(record), IsSupersetOf({"load_ms", "first_token_ms", "ttft_ms", "prefill_64", "decode_0",
-                                           "decode_64", "peak_rss_bytes", "turn_ttft_ms", "turn_peak_rss_bytes"}));
+                                           "decode_64", "peak_rss_bytes", "turn_ttft_ms", "turn_peak_rss_bytes",
+                                           "plan_weights_bytes", "plan_kv_cache_bytes", "plan_recurrent_state_bytes"}));
   for (const bench::Figure& figure : record.figures) {
     EXPECT_EQ(figure.samples.size(), 3U) << figure.name;
     for (const double sample : figure.samples) EXPECT_GT(sample, 0) << figure.name;

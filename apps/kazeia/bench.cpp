@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "bench/comparison.h"
 #include "bench/ledger.h"
 #include "bench/record.h"
 #include "bench_plan.h"
@@ -49,9 +50,17 @@ Status append_line(const std::string& path, const std::string& line) {
                "Free some space or give another file");
 }
 
+// Empty, or why the record is not worth keeping. A figure that varied too much spoils itself and not the others
+// (docs/ledger_format.md, What is a result).
+std::string why_not_to_keep(const BenchRun& measured, double most_variation) {
+  if (!measured.record.disturbance.empty()) return measured.record.disturbance;
+  if (measured.noise.empty() || bench::has_steady_speed(measured.record, most_variation)) return "";
+  return "no speed has repeated itself; " + measured.noise;
+}
+
 Status add_to_ledger(const BenchRun& measured, const BenchArguments& arguments, const std::string& folder) {
   const bench::Record& record = measured.record;
-  const std::string& reason = record.disturbance.empty() ? measured.noise : record.disturbance;
+  const std::string reason = why_not_to_keep(measured, arguments.protocol.most_variation);
   if (!reason.empty() && !arguments.accept_noise) {
     return Error(ErrorCode::kEngine, "the record is not added to the ledger: " + reason,
                  "Close other programs and measure again, or keep it as it is with --accept-noise");
@@ -146,7 +155,8 @@ void add_protocol_options(CLI::App& verb, BenchArguments& arguments) {
   verb.add_option("--cool-down", protocol.most_cool_down_s,
                   "Most seconds to wait for a quiet and cool machine before each process (default 30)")
       ->check(CLI::Range(0.0, 3600.0));
-  verb.add_flag("--accept-noise", arguments.accept_noise, "Add the record to the ledger even if it was disturbed");
+  verb.add_flag("--accept-noise", arguments.accept_noise,
+                "Add the record to the ledger even if it was disturbed or nothing repeated itself");
 }
 
 }  // namespace
@@ -166,7 +176,8 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_flag("--json", to->json, "Print the record as JSON");
   verb->add_option("--record", to->record_file, "Append the record to this file, one line; - prints it")
       ->type_name("FILE");
-  verb->add_flag("--add", to->add, "Add the record to the ledger; refused if something disturbed it");
+  verb->add_flag("--add", to->add,
+                 "Add the record to the ledger; refused if it was disturbed or no speed repeated itself");
   verb->add_option("--ledger", to->ledger, "The ledger's folder (default: ledger)")->type_name("DIR");
   verb->footer("Exit code 7 if --add refuses the record. `kazeia ledger` lists, compares and checks what was added.");
   verb->callback([arguments, to, &action] { action = [arguments, to] { return bench_model(*arguments, *to); }; });

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,9 @@
 #include "bench/figures.h"
 #include "bench/protocol.h"
 #include "bench/settle.h"
+#include "engine/forecast.h"
+#include "engine/timeline.h"
+#include "plan/memory_plan.h"
 #include "session/directory.h"
 
 namespace kazeia::cli {
@@ -62,6 +67,29 @@ void add_note(bench::Record& record, const std::string& sentence) {
 void add_figures(const Side& side, const std::string& prefix, bench::Record& record) {
   for (const auto& [name, samples] : side.samples.rows()) {
     record.figures.push_back(bench::make_figure(name, samples, prefix));
+  }
+}
+
+// What the plan foretold for each process up to its peak_rss_bytes, part by part. It is made here, not in a process
+// that is measured, whose memory it would be part of.
+void add_plan(const Workbench& work, const Side& ours, bench::Record& record) {
+  const std::vector<double>* peaks = ours.samples.find("peak_rss_bytes");
+  const std::optional<KvType> kv_type = kv_type_of_name(work.arguments.kv_type);
+  if (peaks == nullptr || !kv_type) return;
+  ForecastRequest request;
+  request.placement = fact(ours.facts, "route") == route_name(Route::kCpu) ? Placement::kCpu : Placement::kNpu;
+  request.timeline.context_tokens = work.plan.context_tokens;
+  request.timeline.kv_type = *kv_type;
+  request.tile_cache = !work.arguments.tile_cache.empty();
+  const auto planned = [&]() -> Result<plan::MemoryPlan> {
+    KAZEIA_ASSIGN(const std::unique_ptr<Forecaster> forecaster,
+                  Forecaster::open(work.arguments.model, request.placement));
+    return forecaster->forecast(request);
+  }();
+  if (!planned.ok()) return add_note(record, "no memory plan: " + planned.error().message());
+  for (const plan::MemoryPart& part : planned->parts) {
+    record.figures.push_back(bench::make_figure(fmt::format("{}{}_bytes", bench::kPlanPrefix, part.name),
+                                                std::vector<double>(peaks->size(), static_cast<double>(part.bytes))));
   }
 }
 
@@ -161,6 +189,7 @@ Result<BenchRun> run_one(const Workbench& work) {
   run.record.settings["route"] = fact(side.facts, "route");
   if (!fact(side.facts, "route_note").empty()) add_note(run.record, fact(side.facts, "route_note"));
   add_figures(side, "", run.record);
+  add_plan(work, side, run.record);
   add_circumstances(work, measurement, run);
   return run;
 }
@@ -193,6 +222,7 @@ Result<BenchRun> run_baseline(const Workbench& work) {
     run.record.figures.push_back(
         bench::make_ratio(name, bench::make_figure(name, samples), bench::make_figure(name, *other)));
   }
+  add_plan(work, ours, run.record);
   add_circumstances(work, measurement, run);
   return run;
 }

@@ -63,7 +63,7 @@ void add_speed_flags(CLI::App& verb, ModelFlags& flags) {
   add("kv",
       "Type of the KV cache: f16 (default), q8_0 (half of it), q4_0 (a quarter); coarser ones change answers a little");
   add("flash_attention", "Attention in one fused step (default on); a --kv other than f16 needs it");
-  add("attention", "Whose kernels attend from a few tokens to a long context on the CPU: kazeia (default) or upstream");
+  add("attention", "Whose kernels compute the attention on the CPU: kazeia (default; f16 caches only) or upstream");
   add("huge_pages", "Weights on huge pages, where the system has them (default on)");
   add("npu_min_width", "Narrowest piece of a prompt that the NPU reads (default: as `doctor --npu` found, or 32)");
   verb.add_flag_callback(

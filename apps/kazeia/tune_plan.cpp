@@ -168,7 +168,7 @@ Result<TunePlan> Planner::plan() {
   add_cores();
   add({.name = "poll", .values = {"0", "50", "100"}, .figures = {plan_.decode(), plan_.prefill()}});
   add({.name = "flash_attention", .values = {"off"}, .figures = {plan_.decode(), plan_.prefill(), plan_.prefill_at()}});
-  add({.name = "attention", .values = {"upstream"}, .figures = {plan_.decode()}});
+  add({.name = "attention", .values = {"upstream"}, .figures = {plan_.decode(), plan_.prefill_at()}});
   add_memory();
   add_npu();
   add({.name = "kv",

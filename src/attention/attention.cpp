@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t kLeastChunk = 32;
 constexpr std::int64_t kEnoughChunks = 32;  // for eight threads to finish together
+constexpr std::int64_t kEnoughItems = 32;   // likewise
+constexpr std::int64_t kLineFloats = 16;    // of a cache line
 
 const KernelSet& companion(const tiles::KernelSet& set) {
 #if defined(__x86_64__)
@@ -34,7 +36,7 @@ std::vector<const KernelSet*> detect() {
 
 bool Task::is_valid() const {
   return dimension > 0 && dimension <= kMostDimension && dimension % kDimensionStep == 0 && kv_heads > 0 && heads > 0 &&
-         heads % kv_heads == 0 && rows > 0 && rows <= kMostRows && positions > 0;
+         heads % kv_heads == 0 && rows > 0 && positions > 0 && (!is_wide() || heads / kv_heads <= kMostPanels * kPanel);
 }
 
 std::int64_t Task::chunk_positions() const {
@@ -62,6 +64,32 @@ std::size_t Task::partial_floats() const {
 
 std::size_t Task::scratch_bytes() const {
   return static_cast<std::size_t>(chunks() * kv_heads) * partial_floats() * sizeof(float);
+}
+
+std::int64_t Task::block_rows() const {
+  const std::int64_t group = heads / kv_heads;
+  const auto items_of = [&](std::int64_t tokens) { return kv_heads * ((rows + tokens - 1) / tokens); };
+  const std::int64_t least = std::max<std::int64_t>(1, kPanel / group);
+  std::int64_t tokens = std::max<std::int64_t>(1, kMostPanels * kPanel / group);
+  while (tokens > least && items_of(tokens) < kEnoughItems) tokens = std::max(least, tokens / 2);
+  return tokens;
+}
+
+std::int64_t Task::blocks() const {
+  const std::int64_t tokens = block_rows();
+  return (rows + tokens - 1) / tokens;
+}
+
+// Rows whose distance is a power of two would share a few sets of the L1 cache.
+std::int64_t Task::wide_row_floats() const {
+  return dimension + kLineFloats;
+}
+
+std::size_t Task::wide_scratch_bytes() const {
+  const std::int64_t queries = kMostPanels * kPanel;
+  // Queries and results, scores and masks, largest scores and sums, rows: each a multiple of a cache line.
+  const std::int64_t floats = queries * (2 * dimension + 2 * kBlock + 2) + kBlock * wide_row_floats();
+  return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
 std::span<const KernelSet* const> available_kernels() {

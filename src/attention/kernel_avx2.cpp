@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "attention/lanes.h"
+#include "attention/wide.h"
 
 namespace kazeia::attention {
 namespace {
@@ -36,7 +37,7 @@ struct Lanes {
 }  // namespace
 
 const KernelSet& avx2_kernels() {
-  static const KernelSet set{"avx2", attend<Lanes>, reduce<Lanes>};
+  static const KernelSet set{"avx2", attend<Lanes>, reduce<Lanes>, attend_wide<Lanes>};
   return set;
 }
 

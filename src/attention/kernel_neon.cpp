@@ -1,6 +1,7 @@
 #include <arm_neon.h>
 
 #include "attention/lanes.h"
+#include "attention/wide.h"
 
 namespace kazeia::attention {
 namespace {
@@ -33,7 +34,7 @@ struct Lanes {
 }  // namespace
 
 const KernelSet& neon_kernels() {
-  static const KernelSet set{"neon", attend<Lanes>, reduce<Lanes>};
+  static const KernelSet set{"neon", attend<Lanes>, reduce<Lanes>, attend_wide<Lanes>};
   return set;
 }
 

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "attention/lanes.h"
+#include "attention/wide.h"
 #include "tiles/half.h"
 
 namespace kazeia::attention {
@@ -66,7 +67,7 @@ struct Lanes {
 }  // namespace
 
 const KernelSet& scalar_kernels() {
-  static const KernelSet set{"scalar", attend<Lanes>, reduce<Lanes>};
+  static const KernelSet set{"scalar", attend<Lanes>, reduce<Lanes>, attend_wide<Lanes>};
   return set;
 }
 

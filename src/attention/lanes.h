@@ -54,7 +54,7 @@ struct Walk {
   const std::byte* v[kMostChunk];
   const float* queries[kQueriesAtOnce];        // [dimension] each
   float scores[kQueriesAtOnce][kScoreStride];  // then weights
-  float masks[kMostRows][kMostChunk];          // [query token][position]
+  float masks[kFewRows][kMostChunk];           // [query token][position]
 };
 
 // scores[query][position] of kRows queries of a KV head and kPositions positions.

@@ -195,9 +195,30 @@ Status AtomicFileWriter::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return fail(errno);
   temporary_.clear();
   // The rename itself survives a power cut only once the folder is on the disk too.
-  const std::string folder = std::filesystem::path(path_).parent_path().string();
+  sync_folder(std::filesystem::path(path_).parent_path().string());
+  return {};
+}
+
+void sync_folder(const std::string& folder) {
   const Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+Status make_private_folder(const std::string& folder, const std::string& hint) {
+  const auto make = [&folder] { return ::mkdir(folder.c_str(), 0700) == 0 ? 0 : errno; };
+  const std::filesystem::path path(folder);
+  int failed = make();
+  if (failed == ENOENT && path.has_relative_path() && path.has_parent_path()) {
+    KAZEIA_TRY(make_private_folder(path.parent_path().string(), hint));
+    failed = make();
+  }
+  std::error_code ignored;
+  if (failed == EEXIST && std::filesystem::is_directory(path, ignored)) return {};
+  if (failed != 0) {
+    return Error(ErrorCode::kWrite, fmt::format("cannot make the folder '{}': {}", folder, std::strerror(failed)),
+                 hint);
+  }
+  sync_folder(path.parent_path().string());
   return {};
 }
 

@@ -43,6 +43,13 @@ void drop_pages(std::span<const std::byte> mapped);
 // `overwrite`), or not enough space beside it.
 Status check_output(const std::string& path, std::uint64_t bytes, bool overwrite);
 
+// Brings what was made, renamed or removed in `folder` ("" = the current one) to the disk, as far as it can.
+void sync_folder(const std::string& folder);
+
+// Makes `folder` with its parents, for the owner only (0700), and brings their names to the disk. A folder that is
+// there keeps its mode: it may be used for other things. kWrite, with `hint` as what to do next.
+Status make_private_folder(const std::string& folder, const std::string& hint);
+
 // Writes to a temporary file beside `path` and renames it into place in commit(); without a commit
 // nothing is left behind and an existing file is untouched. Errors (disk full, read-only folder) are
 // kWrite and sticky: after one, every call returns it.

@@ -167,6 +167,24 @@ TEST_F(Files, OnAFullDiskReportItOnEveryCallAndLeaveNothing) {
   EXPECT_THAT(names(), UnorderedElementsAre("out"));
 }
 
+TEST_F(Files, FoldersAreMadePrivateWithTheirParentsAndKeepAModeTheyHave) {
+  const auto mode = [&](const char* name) {
+    struct stat info {};
+    return ::stat(at(name).c_str(), &info) == 0 ? info.st_mode & 0777U : 0;
+  };
+  ASSERT_TRUE(make_private_folder(at("a/b"), "").ok());
+  EXPECT_EQ(mode("a"), 0700U);
+  EXPECT_EQ(mode("a/b"), 0700U);
+  ::chmod(at("a").c_str(), 0755);
+  EXPECT_TRUE(make_private_folder(at("a"), "").ok());
+  EXPECT_EQ(mode("a"), 0755U);
+  put("file", "");
+  const Status status = make_private_folder(at("file/c"), "Name another one");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), ErrorCode::kWrite);
+  EXPECT_THAT(status.error().sentence(), HasSubstr("Name another one"));
+}
+
 TEST_F(Files, OutputIsCheckedForWhatIsInTheWay) {
   put("there", "precious");
   EXPECT_TRUE(check_output(at("new"), 1000, false).ok());

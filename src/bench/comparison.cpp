@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/figures.h"
+
 namespace kazeia::bench {
 namespace {
 
@@ -84,20 +86,32 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
+bool is_slope(const Figure& figure) {
+  return figure.unit.ends_with("/h");
+}
+
 std::string why_no_result(const Figure& figure) {
   if (figure.samples.size() < kFewestSamples) {
     return fmt::format("has {} sample{}, fewer than {}", figure.samples.size(), figure.samples.size() == 1 ? "" : "s",
                        kFewestSamples);
   }
-  if (!(figure.variation <= kMostVariation)) {
+  if (!is_slope(figure) && !(figure.variation <= kMostVariation)) {
     return fmt::format("varied by {:.1f} %, more than {:.0f} %", figure.variation * 100, kMostVariation * 100);
   }
   return {};
 }
 
 bool is_accepted(const Record& record) {
-  return record.disturbance.empty() && std::any_of(record.figures.begin(), record.figures.end(),
-                                                   [](const Figure& figure) { return why_no_result(figure).empty(); });
+  const auto is_result = [](const Figure& figure) {
+    return !figure.name.starts_with(kPlanPrefix) && why_no_result(figure).empty();
+  };
+  return record.disturbance.empty() && std::any_of(record.figures.begin(), record.figures.end(), is_result);
+}
+
+bool has_steady_speed(const Record& record, double most_variation) {
+  return std::any_of(record.figures.begin(), record.figures.end(), [&](const Figure& figure) {
+    return figure.unit != "bytes" && figure.samples.size() >= kFewestSamples && figure.variation <= most_variation;
+  });
 }
 
 bool can_be_reference(const Record& record) {

@@ -223,6 +223,28 @@ TEST(RegressionCheck, DoesNotPassWhereNothingWasCompared) {
   EXPECT_THAT(nothing.error().sentence(), HasSubstr("Measure again"));
 }
 
+TEST(Record, IsNotAcceptedForWhatItsPlanForetold) {
+  const Figure plan = sample_figure("plan_weights_bytes", {7, 7, 7}, "bytes", false);
+  const Figure noisy = sample_figure("decode_0", {2, 3, 4, 5});
+  EXPECT_FALSE(is_accepted(sample_record({plan, noisy})));
+  EXPECT_TRUE(is_accepted(sample_record({plan, noisy, sample_figure("peak_rss_bytes", {7, 7, 7}, "bytes", false)})));
+}
+
+TEST(Slope, IsAResultWhereverItIs) {
+  const Figure flat = sample_figure("soak_rss_slope_bytes_per_hour", {-90, 1, 100}, "bytes/h", false);
+  EXPECT_EQ(why_no_result(flat), "");
+  EXPECT_TRUE(is_accepted(sample_record({flat})));
+}
+
+TEST(SteadySpeed, IsOneThatRepeatedItselfWhateverTheOthersDid) {
+  const Figure noisy = sample_figure("load_ms", {2, 3, 4, 5}, "ms", false);
+  const Figure memory = sample_figure("peak_rss_bytes", {7, 7, 7, 7}, "bytes", false);
+  EXPECT_TRUE(has_steady_speed(sample_record({noisy, sample_figure("decode_0", kTen)}), kMostVariation));
+  EXPECT_FALSE(has_steady_speed(sample_record({noisy, memory}), kMostVariation));
+  EXPECT_FALSE(has_steady_speed(sample_record({sample_figure("decode_0", {10, 10})}), kMostVariation)) << "too few";
+  EXPECT_FALSE(has_steady_speed(sample_record({sample_figure("decode_0", {10, 10.1, 9.9})}), 1e-7));
+}
+
 TEST(Reference, IsNotWhatNobodyCanBuildAgain) {
   Record kept = sample_record({sample_figure("decode_0", kTen)}, "2026-12-01T00:00:00Z");
   const Record now = sample_record({sample_figure("decode_0", kTen)}, "2026-12-09T00:00:00Z");

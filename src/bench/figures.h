@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace kazeia::bench {
 // "..._ms", "..._bytes" and "energy_..." (joules a token) are better when they are low, everything else is tokens per
 // second. `prefix` stands in front of the name and says whose it is: "upstream_decode_0". Summarised.
 Figure make_figure(const std::string& name, std::vector<double> samples, const std::string& prefix = {});
+
+// "plan_weights_bytes": what the memory plan foretold (plan/memory_plan.h), once for each process. Not measured.
+inline constexpr std::string_view kPlanPrefix = "plan_";
 
 // Samples of a by those of b, pair by pair: "ratio_decode_0". Better in the direction in which a is. Summarised.
 Figure make_ratio(const std::string& name, const Figure& a, const Figure& b);

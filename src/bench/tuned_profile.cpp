@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/files.h"
+#include "base/user_folders.h"
 #include "bench/record_rules.h"
 #include "bench/strict_json.h"
 #include "plan/settings.h"
@@ -20,18 +18,11 @@
 namespace kazeia::bench {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t kForm = 1;
 constexpr std::uint64_t kMostBytes = 64 * 1024;
 constexpr std::size_t kMostChoices = 64;
 constexpr std::size_t kLongestText = 200;
 constexpr double kMostGain = 1000;
-
-std::string environment(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
 
 // ---- what a profile must be
 
@@ -137,21 +128,6 @@ LoadedTunedProfile none(const std::string& path, const std::string& why) {
           fmt::format("the tuned profile '{}' is not used: {}; `kazeia tune MODEL --forget` removes it", path, why)};
 }
 
-// With its parents, for the owner only. A folder that is there already keeps its mode: it may be used for other things.
-Status make_folder(const fs::path& folder) {
-  const auto make = [&folder] { return ::mkdir(folder.c_str(), 0700) == 0 ? 0 : errno; };
-  int failed = make();
-  if (failed == ENOENT && folder.has_relative_path() && folder.has_parent_path()) {
-    KAZEIA_TRY(make_folder(folder.parent_path()));
-    failed = make();
-  }
-  std::error_code ignored;
-  if (failed == 0 || (failed == EEXIST && fs::is_directory(folder, ignored))) return {};
-  return Error(ErrorCode::kWrite,
-               fmt::format("cannot make the folder '{}': {}", folder.string(), std::strerror(failed)),
-               "Name a folder that is writable in KAZEIA_TUNED");
-}
-
 }  // namespace
 
 const TunedChoice* TunedProfile::find(std::string_view setting) const {
@@ -162,10 +138,7 @@ const TunedChoice* TunedProfile::find(std::string_view setting) const {
 
 std::string tuned_folder() {
   if (std::string folder = environment("KAZEIA_TUNED"); !folder.empty()) return folder;
-  // The base directory specification: a relative path is to be ignored.
-  if (const std::string state = environment("XDG_STATE_HOME"); state.starts_with('/')) return state + "/kazeia/tuned";
-  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.local/state/kazeia/tuned";
-  return "";
+  return in_state_folder("tuned");
 }
 
 std::string tuned_path(const std::string& folder, const std::string& machine_id, const std::string& model_hash) {
@@ -206,7 +179,7 @@ Status check_tuned_folder(const std::string& folder) {
                  "there is no folder for tuned profiles: none of KAZEIA_TUNED, XDG_STATE_HOME and HOME is set",
                  "Name a folder in KAZEIA_TUNED");
   }
-  KAZEIA_TRY(make_folder(folder));
+  KAZEIA_TRY(make_private_folder(folder, "Name a folder that is writable in KAZEIA_TUNED"));
   // Without a commit nothing is left behind.
   const Result<AtomicFileWriter> file = AtomicFileWriter::create(folder + "/check.json", 0600);
   return file.ok() ? Status() : file.error();

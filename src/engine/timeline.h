@@ -37,7 +37,7 @@ enum class KvType { kF16, kQ8_0, kQ4_0 };
 std::string_view kv_type_name(KvType type);  // "f16", "q8_0", "q4_0"
 std::optional<KvType> kv_type_of_name(std::string_view name);
 
-// Who computes the attention of a few tokens over an f16 cache; of more tokens, or over other caches, upstream does.
+// Who computes the attention over an f16 cache; over other caches upstream does.
 enum class AttentionKernels { kUpstream, kKazeia };
 std::string_view attention_name(AttentionKernels kernels);  // "upstream", "kazeia"
 std::optional<AttentionKernels> attention_of_name(std::string_view name);

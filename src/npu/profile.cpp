@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/user_folders.h"
 
 namespace kazeia::npu {
 namespace {
@@ -230,11 +230,6 @@ void make_folder(const std::string& path) {
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
 }
 
-std::string environment(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
-
 std::uint64_t starts_left_alone(std::uint64_t consecutive) {
   return consecutive >= 5 ? kMaxLeftAlone : (std::uint64_t{1} << consecutive) - 1;
 }
@@ -244,11 +239,7 @@ std::uint64_t starts_left_alone(std::uint64_t consecutive) {
 std::string profile_path(const std::string& option) {
   if (!option.empty()) return option;
   if (std::string path = environment("KAZEIA_PROFILE"); !path.empty()) return path;
-  // The base directory specification: a relative path is to be ignored.
-  if (const std::string state = environment("XDG_STATE_HOME"); state.starts_with('/'))
-    return state + "/kazeia/profile.json";
-  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.local/state/kazeia/profile.json";
-  return "";
+  return in_state_folder("profile.json");
 }
 
 LoadedProfile read_profile(const std::string& path) {

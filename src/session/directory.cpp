@@ -1,18 +1,15 @@
 #include "session/directory.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/files.h"
+#include "base/user_folders.h"
 #include "session/lock.h"
 #include "session/message_log.h"
 #include "session/name.h"
@@ -42,31 +39,7 @@ bool is_session(const std::string& folder) {
   return has_messages || (!has_others && !error);
 }
 
-void sync_folder(const fs::path& folder) {
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
-}
-
-// With its parents, private, and on the disk before anything is put into it.
-Status make_folder(const fs::path& folder) {
-  const auto make = [&folder] { return ::mkdir(folder.c_str(), 0700) == 0 ? 0 : errno; };
-  int failed = make();
-  if (failed == ENOENT && folder.has_relative_path() && folder.has_parent_path()) {
-    KAZEIA_TRY(make_folder(folder.parent_path()));
-    failed = make();
-  }
-  std::error_code ignored;
-  if (failed == EEXIST && fs::is_directory(folder, ignored)) return {};
-  if (failed != 0) {
-    return Error(ErrorCode::kWrite,
-                 fmt::format("cannot make the folder '{}': {}", folder.string(), std::strerror(failed)),
-                 "Keep sessions in a folder that is writable");
-  }
-  sync_folder(folder.parent_path());
-  return {};
-}
+constexpr const char* kFolderHint = "Keep sessions in a folder that is writable";
 
 Result<std::vector<std::string>> names_in(const std::string& root) {
   std::vector<std::string> names;
@@ -145,14 +118,8 @@ std::time_t modified(const std::string& path) {
 }  // namespace
 
 Result<std::string> SessionDirectory::default_root() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  if (std::string own = variable("KAZEIA_SESSIONS"); !own.empty()) return own;
-  // A relative path there is invalid, says the specification of these variables, and is to be ignored.
-  if (const std::string data = variable("XDG_DATA_HOME"); data.starts_with('/')) return data + "/kazeia/sessions";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.local/share/kazeia/sessions";
+  if (std::string own = environment("KAZEIA_SESSIONS"); !own.empty()) return own;
+  if (std::string data = in_data_folder("sessions"); !data.empty()) return data;
   return Error(ErrorCode::kUsage, "there is no folder for sessions: neither KAZEIA_SESSIONS nor HOME is set",
                "Set one of them, or use --sessions-dir");
 }
@@ -167,8 +134,8 @@ Status SessionDirectory::check_name(std::string_view name) {
 Result<std::string> SessionDirectory::create(std::string_view name) const {
   KAZEIA_TRY(check_name(name));
   const std::string folder = fmt::format("{}/{}", root_, name);
-  KAZEIA_TRY(make_folder(root_));
-  KAZEIA_TRY(make_folder(folder));
+  KAZEIA_TRY(make_private_folder(root_, kFolderHint));
+  KAZEIA_TRY(make_private_folder(folder, kFolderHint));
   if (!is_session(folder)) {
     return Error(ErrorCode::kUsage, fmt::format("'{}' is a folder with other files in it", folder), "Use another name");
   }

@@ -76,6 +76,18 @@ bool is_mask(const ggml_tensor* tensor, const ggml_tensor* q, const ggml_tensor*
          tensor->ne[1] >= q->ne[1] && tensor->ne[2] == 1 && tensor->ne[3] == 1;
 }
 
+std::size_t scratch_of(const Task& task, int threads) {
+  return task.is_wide() ? static_cast<std::size_t>(threads) * task.wide_scratch_bytes() : task.scratch_bytes();
+}
+
+// f(item) for all items, each by whichever thread is free.
+template <typename F>
+void share(const ggml_compute_params* params, std::int64_t items, F&& f) {
+  if (params->ith == 0) ggml_threadpool_chunk_set(params->threadpool, params->nth);
+  ggml_barrier(params->threadpool);
+  for (std::int64_t item = params->ith; item < items; item = ggml_threadpool_chunk_add(params->threadpool, 1)) f(item);
+}
+
 }  // namespace
 
 AttentionChoice::AttentionChoice(bool own) : before_(own_attention) {
@@ -104,11 +116,11 @@ bool is_attention(const ggml_tensor* op) {
   return task_of(op).is_valid();
 }
 
-bool plan_attention(const ggml_tensor* op, std::size_t& scratch_bytes) {
+bool plan_attention(const ggml_tensor* op, int threads, std::size_t& scratch_bytes) {
   auto* noted = const_cast<ggml_tensor*>(op);  // NOLINT: the graph is this thread's, and upstream's own is not const
   ggml_set_op_params_i32(noted, kNoteAt, own_attention ? kOurs : 0);
   if (!own_attention) return false;
-  scratch_bytes = task_of(op).scratch_bytes() + kAlignment;
+  scratch_bytes = scratch_of(task_of(op), threads) + kAlignment;
   return true;
 }
 
@@ -117,17 +129,16 @@ bool run_attention(const ggml_compute_params* params, ggml_tensor* op) {
   const Task task = task_of(op);
   const attention::KernelSet& kernels = attention::kernels();
   const auto address = reinterpret_cast<std::uintptr_t>(params->wdata);
-  auto* partials = reinterpret_cast<float*>((address + kAlignment - 1) / kAlignment * kAlignment);
-  assert(params->wsize >= task.scratch_bytes() + kAlignment);
-
-  if (params->ith == 0) ggml_threadpool_chunk_set(params->threadpool, params->nth);
-  ggml_barrier(params->threadpool);
-  const std::int64_t items = task.items();
-  for (std::int64_t item = params->ith; item < items; item = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-    kernels.attend(task, item, partials);
+  auto* scratch = reinterpret_cast<float*>((address + kAlignment - 1) / kAlignment * kAlignment);
+  assert(params->wsize >= scratch_of(task, params->nth) + kAlignment);
+  if (task.is_wide()) {
+    float* own = scratch + static_cast<std::size_t>(params->ith) * task.wide_scratch_bytes() / sizeof(float);
+    share(params, task.wide_items(), [&](std::int64_t item) { kernels.attend_wide(task, item, own); });
+    return true;
   }
+  share(params, task.items(), [&](std::int64_t item) { kernels.attend(task, item, scratch); });
   ggml_barrier(params->threadpool);
-  for (std::int64_t i = params->ith; i < task.results(); i += params->nth) kernels.reduce(task, i, partials);
+  for (std::int64_t i = params->ith; i < task.results(); i += params->nth) kernels.reduce(task, i, scratch);
   return true;
 }
 

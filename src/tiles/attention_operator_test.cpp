@@ -121,7 +121,9 @@ double largest_error(const std::vector<float>& expected, const std::vector<float
 TEST(AttentionOperator, AgreesWithUpstreamsUpToItsF16Sums) {
   for (const Shape& shape : {Shape{}, Shape{.heads = 16, .kv_heads = 8, .dimension = 128, .positions = 2304},
                              Shape{.positions = 256, .rows = 5}, Shape{.heads = 4, .kv_heads = 4, .dimension = 64},
-                             Shape{.mask = false}, Shape{.heads = 16, .kv_heads = 1, .positions = 768, .rows = 8}}) {
+                             Shape{.mask = false}, Shape{.heads = 16, .kv_heads = 1, .positions = 768, .rows = 8},
+                             Shape{.rows = 9}, Shape{.heads = 16, .kv_heads = 4, .positions = 1024, .rows = 130},
+                             Shape{.heads = 32, .kv_heads = 8, .dimension = 128, .positions = 640, .rows = 512}}) {
     SCOPED_TRACE(testing::Message() << shape.heads << " on " << shape.kv_heads << " of " << shape.dimension << ", "
                                     << shape.rows << " rows on " << shape.positions);
     Graph graph(shape);
@@ -133,9 +135,11 @@ TEST(AttentionOperator, AgreesWithUpstreamsUpToItsF16Sums) {
 }
 
 TEST(AttentionOperator, HasTheSameBitsForAnyNumberOfThreads) {
-  Graph graph({.positions = 1280, .rows = 2});
-  const std::vector<float> one = graph.run(true, 1);
-  for (int threads = 2; threads <= 8; ++threads) EXPECT_EQ(graph.run(true, threads), one) << threads;
+  for (const std::int64_t rows : {2, 100}) {
+    Graph graph({.positions = 1280, .rows = rows});
+    const std::vector<float> one = graph.run(true, 1);
+    for (int threads = 2; threads <= 8; ++threads) EXPECT_EQ(graph.run(true, threads), one) << threads;
+  }
 }
 
 TEST(AttentionOperator, IsUpstreamsIfNobodyChoseOtherwise) {
@@ -157,8 +161,9 @@ TEST(AttentionOperator, IsChosenByEachThreadForItself) {
 }
 
 TEST(AttentionOperator, LeavesToUpstreamWhatItCannotDo) {
-  for (const Shape& shape : {Shape{.rows = 9}, Shape{.dimension = 80}, Shape{.cache = GGML_TYPE_Q8_0}, Shape{.bias = 8},
-                             Shape{.soft_cap = 30}, Shape{.sinks = true}}) {
+  for (const Shape& shape :
+       {Shape{.heads = 97, .kv_heads = 1, .dimension = 64, .rows = 9}, Shape{.dimension = 80},
+        Shape{.cache = GGML_TYPE_Q8_0}, Shape{.bias = 8}, Shape{.soft_cap = 30}, Shape{.sinks = true}}) {
     Graph graph(shape);
     EXPECT_FALSE(is_attention(graph.op()));
     EXPECT_EQ(graph.run(true), graph.run(false));

@@ -224,7 +224,9 @@ class RecurrentCopyTraits final : public ggml::cpu::tensor_traits {
 
 class AttentionTraits final : public ggml::cpu::tensor_traits {
  public:
-  bool work_size(int, const ggml_tensor* op, std::size_t& size) override { return plan_attention(op, size); }
+  bool work_size(int threads, const ggml_tensor* op, std::size_t& size) override {
+    return plan_attention(op, threads, size);
+  }
   bool compute_forward(ggml_compute_params* params, ggml_tensor* op) override { return run_attention(params, op); }
 };
 

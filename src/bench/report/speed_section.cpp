@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/comparison.h"
+#include "bench/figures.h"
 #include "bench/report/bars.h"
 #include "bench/report/line_chart.h"
 #include "bench/report/markup.h"
@@ -115,15 +116,14 @@ std::string first_token_note(const Record& record) {
 // The parts of a plan if the record has them; otherwise the weights by type, and the rest of what was measured.
 std::vector<SizePart> parts_of(const Record& record, double whole) {
   std::vector<SizePart> parts;
-  constexpr std::string_view kPlan = "plan_";
   constexpr std::string_view kBytes = "_bytes";
   double known = 0;
   for (const Figure& figure : record.figures) {
     const std::string_view name = figure.name;
-    if (!name.starts_with(kPlan) || !name.ends_with(kBytes) || !(figure.median > 0)) continue;
-    if (name.size() <= kPlan.size() + kBytes.size()) continue;
-    parts.push_back(
-        {std::string(name.substr(kPlan.size(), name.size() - kPlan.size() - kBytes.size())), figure.median});
+    if (!name.starts_with(kPlanPrefix) || !name.ends_with(kBytes) || !(figure.median > 0)) continue;
+    if (name.size() <= kPlanPrefix.size() + kBytes.size()) continue;
+    parts.push_back({std::string(name.substr(kPlanPrefix.size(), name.size() - kPlanPrefix.size() - kBytes.size())),
+                     figure.median});
   }
   if (!parts.empty()) return parts;
   for (const auto& [type, bytes] : record.model.tensor_bytes) {
@@ -151,7 +151,7 @@ std::string memory_bars(const Pair& pair, std::string& note) {
   const Record& ours = *pair.ours;
   add(ours, "peak_rss_bytes", "kazeia, peak", false);
   const bool planned = std::any_of(ours.figures.begin(), ours.figures.end(),
-                                   [](const Figure& figure) { return figure.name.starts_with("plan_"); });
+                                   [](const Figure& figure) { return figure.name.starts_with(kPlanPrefix); });
   if (!rows.empty() && !planned) rows[0].parts = parts_of(ours, rows[0].bytes);
   add(ours, "turn_peak_rss_bytes", "kazeia, peak after a turn of a chat", false);
   if (pair.baseline != nullptr) add(*pair.baseline, "upstream_peak_rss_bytes", "upstream, peak", true);

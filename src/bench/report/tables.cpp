@@ -34,7 +34,7 @@ std::string value_text(const Record& record, const Figure* figure) {
   if (figure == nullptr) return {};
   std::string text = escaped(figure->unit == "ratio" ? fmt::format("{:.3g}", figure->median)
                                                      : quantity_text(figure->median, figure->unit));
-  const std::string reason = is_slope(*figure) ? "" : no_result_reason(record, *figure);
+  const std::string reason = no_result_reason(record, *figure);
   if (reason.empty()) return text;
   return fmt::format("<span class=\"noresult\" title=\"no result: {}\">○ {}</span>", escaped(reason), text);
 }
@@ -68,10 +68,6 @@ std::string glance_row(const ModelGroup& model, const Records& configuration) {
 }
 
 }  // namespace
-
-bool is_slope(const Figure& figure) {
-  return figure.name.find("_slope") != std::string::npos;
-}
 
 std::string no_result_reason(const Record& record, const Figure& figure) {
   if (!record.disturbance.empty()) return "the record was disturbed: " + record.disturbance;

@@ -10,9 +10,8 @@
 namespace kazeia::bench::report {
 
 // Empty if the figure is a result; otherwise why not: "the record was disturbed: a backup ran", "it varied by 7.2 %,
-// more than 5 %". Slopes are judged by their interval, not by this.
+// more than 5 %".
 std::string no_result_reason(const Record& record, const Figure& figure);
-bool is_slope(const Figure& figure);
 // "decode_0: 9.6 tok/s, 95 %: 9.58 to 9.62, 5 samples, record 0123456789ab"
 std::string figure_title(const Record& record, const Figure& figure);
 // "accepted", "accepted, with changes that are in no commit", "disturbed: ...", "no result"

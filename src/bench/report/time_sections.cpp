@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/figures.h"
 #include "bench/report/line_chart.h"
 #include "bench/report/markup.h"
 #include "bench/report/tables.h"
@@ -112,7 +113,7 @@ std::string history_chart(const Records& records, const std::string& name, const
                              .value = figure->median,
                              .low = figure->low,
                              .high = figure->high,
-                             .no_result = is_slope(*figure) ? record.disturbance : no_result_reason(record, *figure),
+                             .no_result = no_result_reason(record, *figure),
                              .title = figure_title(record, *figure),
                              .target = record_target(record)});
   }
@@ -153,7 +154,7 @@ std::string history_table(const Records& records, const std::vector<std::pair<st
         rows += "<td class=\"n\">–</td>";
         continue;
       }
-      const bool result = is_slope(*figure) || no_result_reason(*record, *figure).empty();
+      const bool result = no_result_reason(*record, *figure).empty();
       rows += fmt::format("<td class=\"n{}\">{}{}</td>", result ? "" : " noresult", result ? "" : "○ ",
                           escaped(quantity_text(figure->median, unit)));
     }
@@ -181,7 +182,7 @@ std::string history_section(const Records& records) {
   if (records.size() < 2) return {};
   std::vector<std::pair<std::string, std::string>> figures;  // name and unit, of the newest record
   for (const Figure& figure : records.back()->figures) {
-    if (figure.name.starts_with("upstream_") || figure.name.starts_with("plan_")) continue;
+    if (figure.name.starts_with("upstream_") || figure.name.starts_with(kPlanPrefix)) continue;
     figures.emplace_back(figure.name, figure.unit);
   }
   std::stable_sort(figures.begin(), figures.end(),
