@@ -18,7 +18,7 @@
 namespace kazeia::attention {
 
 constexpr std::int64_t kRowsAtOnce = 4;            // of the result of a product, all in registers
-constexpr std::int64_t kSumStep = 64;              // dimensions that are summed up by themselves
+constexpr std::int64_t kSumStep = 128;             // dimensions that are summed up by themselves
 constexpr float kLowestScore = -1e30f;             // "none yet": finite, so that differences are numbers
 constexpr std::uint16_t kHiddenPosition = 0xfc00;  // -inf as f16
 
