@@ -26,9 +26,10 @@ namespace {
 using Random = std::mt19937_64;
 
 constexpr double kTolerance = 1e-6;
-constexpr double kWideTolerance = 2e-6;    // of a score every product is added to the same lane, not to one of eight
-constexpr std::uint16_t kHidden = 0xfc00;  // -inf
-constexpr std::uint16_t kPoison = 0x7e00;  // a NaN
+constexpr double kWideTolerance = 2e-6;       // of a score every product is added to the same lane, not to one of eight
+constexpr std::int64_t kEnoughPairs = 25000;  // of a query token and a position: float64 is slow, and so is qemu
+constexpr std::uint16_t kHidden = 0xfc00;     // -inf
+constexpr std::uint16_t kPoison = 0x7e00;     // a NaN
 constexpr float kUntouched = -12345.0f;
 
 enum class Mask { kNone, kCausal, kHoles, kWindow, kWithBias };
@@ -190,6 +191,7 @@ TEST_P(Attention, IsThatOfFloat64AtAllLengths) {
   for (const std::int64_t positions :
        {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 255, 256, 257, 1000, 2048, 2049, 4096, 5000}) {
     for (const std::int64_t rows : {1, 3, 9, 30}) {
+      if (rows * positions > kEnoughPairs) continue;
       SCOPED_TRACE(testing::Message() << positions << " positions, " << rows << " rows");
       Problem problem({4, 1, 128, positions, rows, Mask::kNone}, 2);
       ASSERT_NO_FATAL_FAILURE(expect_reference(problem.run(*GetParam(), 1), problem.task));
@@ -201,6 +203,7 @@ TEST_P(Attention, IsThatOfFloat64UnderEveryMaskAndReadsNothingThatIsHidden) {
   for (const Mask mask : {Mask::kCausal, Mask::kHoles, Mask::kWindow, Mask::kWithBias}) {
     for (const std::int64_t rows : {1, 2, 5, 8, 9, 24, 61}) {
       for (const std::int64_t positions : {9, 200, 700, 3000}) {
+        if (rows * positions > kEnoughPairs) continue;
         SCOPED_TRACE(testing::Message() << "mask " << static_cast<int>(mask) << ", " << rows << " rows, " << positions);
         Problem problem({8, 2, 64, positions, rows, mask}, 3);
         problem.poison_hidden_positions();
@@ -233,7 +236,8 @@ TEST_P(Attention, IsZeroInARowThatIsMaskedEverywhere) {
 
 TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
   for (const std::int64_t positions : {65, 1024, 5000}) {
-    for (const std::int64_t rows : {2, 40}) {
+    for (const std::int64_t rows : {2, 24}) {
+      if (rows * positions > kEnoughPairs) continue;
       Problem problem({16, 8, 128, positions, rows, Mask::kCausal}, 6);
       const std::vector<float> expected = problem.run(*GetParam(), 1);
       for (int threads = 2; threads <= 8; ++threads) EXPECT_EQ(problem.run(*GetParam(), threads), expected) << threads;
@@ -243,7 +247,7 @@ TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
 
 TEST_P(Attention, StaysExactWhereOneScoreOutweighsAllOthers) {
   for (const std::int64_t rows : {1, 12}) {
-    Problem problem({8, 2, 256, 3000, rows, Mask::kCausal}, 7);
+    Problem problem({8, 2, 256, rows == 1 ? 3000 : 800, rows, Mask::kCausal}, 7);
     for (float& x : problem.q()) x *= 40;  // scores of some hundred: most weights are 0 in f32
     const std::vector<double> expected = reference(problem.task);
     const std::vector<float> got = problem.run(*GetParam(), 1);
