@@ -132,10 +132,11 @@ template <typename L>
   }
 }
 
-// Which of `count` positions some token of the block sees; fills `seen` with them, and tells whether the mask changes
-// anything for those.
-inline std::int64_t find_seen(const Task& task, const WideBlock& block, std::int64_t first, std::int64_t count,
-                              std::int32_t* seen, bool& masked) {
+// Which of `count` positions some token of the block sees; fills `seen` with them, and tells whether the mask is
+// anything but 0 for one of the `count`.
+template <typename L>
+std::int64_t find_seen(const Task& task, const WideBlock& block, std::int64_t first, std::int64_t count,
+                       std::int32_t* seen, bool& masked) {
   masked = false;
   std::int64_t found = 0;
   if (task.mask == nullptr) {
@@ -198,7 +199,8 @@ void widen_rows(const WideBlock& block, const std::byte* base, std::size_t posit
   }
 }
 
-inline WideBlock wide_block(const Task& task, std::int64_t item, float* scratch) {
+template <typename L>
+WideBlock wide_block(const Task& task, std::int64_t item, float* scratch) {
   WideBlock block;
   const std::int64_t blocks = task.blocks();
   block.dimension = task.dimension;
@@ -225,14 +227,15 @@ inline WideBlock wide_block(const Task& task, std::int64_t item, float* scratch)
   return block;
 }
 
-template <typename Element>
+template <typename L, typename Element>
 Element* row_of_query(Element* base, const WideBlock& block, std::int64_t query, std::size_t row_stride,
                       std::size_t head_stride) {
   return base + static_cast<std::size_t>(block.first_token + query / block.group) * row_stride +
          static_cast<std::size_t>(block.kv_head * block.group + query % block.group) * head_stride;
 }
 
-inline void load_queries(const Task& task, const WideBlock& block) {
+template <typename L>
+void load_queries(const Task& task, const WideBlock& block) {
   for (std::int64_t query = 0; query < block.panels * kPanel; ++query) {
     float* q = block.q + query / kPanel * block.dimension * kPanel + query % kPanel;
     float* out = block.out + (q - block.q);
@@ -240,7 +243,7 @@ inline void load_queries(const Task& task, const WideBlock& block) {
     block.sums[query] = 0;
     const bool real = query < block.queries;
     const auto* from = reinterpret_cast<const float*>(
-        row_of_query(task.q, block, real ? query : 0, task.q_row_stride, task.q_head_stride));
+        row_of_query<L>(task.q, block, real ? query : 0, task.q_row_stride, task.q_head_stride));
     for (std::int64_t d = 0; d < block.dimension; ++d) {
       q[d * kPanel] = real ? from[d] * task.scale : 0;
       out[d * kPanel] = 0;
@@ -248,27 +251,28 @@ inline void load_queries(const Task& task, const WideBlock& block) {
   }
 }
 
-inline void store_results(const Task& task, const WideBlock& block) {
+template <typename L>
+void store_results(const Task& task, const WideBlock& block) {
   for (std::int64_t query = 0; query < block.queries; ++query) {
     const float* from = block.out + query / kPanel * block.dimension * kPanel + query % kPanel;
     const float inverse = block.sums[query] == 0 ? 0 : 1 / block.sums[query];
     auto* to =
-        reinterpret_cast<float*>(row_of_query(task.out, block, query, task.out_row_stride, task.out_head_stride));
+        reinterpret_cast<float*>(row_of_query<L>(task.out, block, query, task.out_row_stride, task.out_head_stride));
     for (std::int64_t d = 0; d < block.dimension; ++d) to[d] = from[d * kPanel] * inverse;
   }
 }
 
 template <typename L>
 void attend_wide(const Task& task, std::int64_t item, float* scratch) {
-  const WideBlock block = wide_block(task, item, scratch);
-  load_queries(task, block);
+  const WideBlock block = wide_block<L>(task, item, scratch);
+  load_queries<L>(task, block);
   const std::byte* k = task.k + static_cast<std::size_t>(block.kv_head) * task.k_head_stride;
   const std::byte* v = task.v + static_cast<std::size_t>(block.kv_head) * task.v_head_stride;
   for (std::int64_t first = 0; first < task.positions; first += kBlock) {
     std::int32_t seen[kBlock];
     bool masked = false;
     const std::int64_t left = task.positions - first < kBlock ? task.positions - first : kBlock;
-    const std::int64_t count = find_seen(task, block, first, left, seen, masked);
+    const std::int64_t count = find_seen<L>(task, block, first, left, seen, masked);
     if (count == 0) continue;
     const auto from = static_cast<std::size_t>(first);
     widen_rows<L>(block, k + from * task.k_position_stride, task.k_position_stride, seen, count);
@@ -280,7 +284,7 @@ void attend_wide(const Task& task, std::int64_t item, float* scratch) {
     widen_rows<L>(block, v + from * task.v_position_stride, task.v_position_stride, seen, count);
     for (std::int64_t panel = 0; panel < block.panels; ++panel) sum_panel<L>(block, panel, count);
   }
-  store_results(task, block);
+  store_results<L>(task, block);
 }
 
 }  // namespace kazeia::attention

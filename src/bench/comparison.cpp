@@ -17,6 +17,13 @@ bool worse(const FigureComparison& figure, Difference difference) {
   return difference == (figure.higher_is_better ? Difference::kLess : Difference::kMore);
 }
 
+// Empty if ratios of such figures mean something.
+std::string why_no_ratio(const Figure& figure) {
+  if (figure.name.starts_with(kPlanPrefix)) return "it was foretold, not measured";
+  if (is_slope(figure)) return "a slope is judged by its own interval";
+  return {};
+}
+
 std::string of_one(const Record& record, const Figure& figure) {
   if (!record.disturbance.empty()) return fmt::format("{} was disturbed: {}", record.id, record.disturbance);
   const std::string why = why_no_result(figure);
@@ -24,6 +31,7 @@ std::string of_one(const Record& record, const Figure& figure) {
 }
 
 std::string why_not_compared(const Record& a, const Figure& before, const Record& b, const Figure& after) {
+  if (std::string why = why_no_ratio(before); !why.empty()) return why;
   if (before.unit != after.unit) return fmt::format("it is in {} and in {}", before.unit, after.unit);
   if (before.higher_is_better != after.higher_is_better) return "the two disagree about which direction is good";
   std::string why = of_one(a, before);
@@ -103,14 +111,15 @@ std::string why_no_result(const Figure& figure) {
 
 bool is_accepted(const Record& record) {
   const auto is_result = [](const Figure& figure) {
-    return !figure.name.starts_with(kPlanPrefix) && why_no_result(figure).empty();
+    return why_no_ratio(figure).empty() && why_no_result(figure).empty();
   };
   return record.disturbance.empty() && std::any_of(record.figures.begin(), record.figures.end(), is_result);
 }
 
 bool has_steady_speed(const Record& record, double most_variation) {
   return std::any_of(record.figures.begin(), record.figures.end(), [&](const Figure& figure) {
-    return figure.unit != "bytes" && figure.samples.size() >= kFewestSamples && figure.variation <= most_variation;
+    return (figure.unit == "tok/s" || figure.unit == "ms") && !figure.name.starts_with(kUpstreamPrefix) &&
+           figure.samples.size() >= kFewestSamples && figure.variation <= most_variation;
   });
 }
 

@@ -18,15 +18,15 @@ namespace kazeia::bench {
 inline constexpr double kMostVariation = 0.05;
 inline constexpr std::size_t kFewestSamples = 3;
 
-// What rises or falls in an hour. Its samples are the value and the ends of its interval, which says how sure it is; near
-// zero, where it belongs, its variation says nothing.
+// What rises or falls in an hour. Its samples are the value and the ends of its interval, which says how sure it is;
+// near zero, where it belongs, its variation says nothing.
 bool is_slope(const Figure& figure);
 // Empty if the figure is a result; otherwise why not, as in "varied by 7.2 %, more than 5 %".
 std::string why_no_result(const Figure& figure);
-// Not disturbed, and at least one figure that was measured is a result.
+// Not disturbed, and at least one figure that can be compared is a result: what was measured, and is no slope.
 bool is_accepted(const Record& record);
-// Some speed or time has enough samples that vary by no more than `most_variation`. Memory hardly varies, and is by
-// itself no reason to keep a record.
+// Some speed or time of ours has enough samples that vary by no more than `most_variation`. Memory hardly varies, and
+// is by itself no reason to keep a record.
 bool has_steady_speed(const Record& record, double most_variation);
 // Accepted, and from the sources of a commit: what cannot be built again may be kept and compared, but others are not
 // measured by it.

@@ -230,10 +230,19 @@ TEST(Record, IsNotAcceptedForWhatItsPlanForetold) {
   EXPECT_TRUE(is_accepted(sample_record({plan, noisy, sample_figure("peak_rss_bytes", {7, 7, 7}, "bytes", false)})));
 }
 
-TEST(Slope, IsAResultWhereverItIs) {
+TEST(Slope, IsAResultWhereverItIsAndIsComparedWithNoOther) {
   const Figure flat = sample_figure("soak_rss_slope_bytes_per_hour", {-90, 1, 100}, "bytes/h", false);
   EXPECT_EQ(why_no_result(flat), "");
-  EXPECT_TRUE(is_accepted(sample_record({flat})));
+  const Figure speed = sample_figure("soak_decode", kTen);
+  const Record before = sample_record({speed, sample_figure("soak_decode_slope", {1, 2, 3}, "tok/s/h")});
+  const Record after = sample_record({speed, sample_figure("soak_decode_slope", {0.1, 0.2, 0.3}, "tok/s/h")});
+  EXPECT_THAT(regressions(before, after), IsEmpty());
+}
+
+TEST(Plan, IsComparedWithNoOther) {
+  const Record before = sample_record({sample_figure("plan_weights_bytes", {5, 5, 5}, "bytes", false)});
+  const Record after = sample_record({sample_figure("plan_weights_bytes", {9, 9, 9}, "bytes", false)});
+  EXPECT_FALSE(check(before, after).ok()) << "nothing was compared";
 }
 
 TEST(SteadySpeed, IsOneThatRepeatedItselfWhateverTheOthersDid) {
@@ -241,6 +250,9 @@ TEST(SteadySpeed, IsOneThatRepeatedItselfWhateverTheOthersDid) {
   const Figure memory = sample_figure("peak_rss_bytes", {7, 7, 7, 7}, "bytes", false);
   EXPECT_TRUE(has_steady_speed(sample_record({noisy, sample_figure("decode_0", kTen)}), kMostVariation));
   EXPECT_FALSE(has_steady_speed(sample_record({noisy, memory}), kMostVariation));
+  const Figure ratio = sample_figure("ratio_peak_rss_bytes", {0.7, 0.7, 0.7}, "ratio", false);
+  EXPECT_FALSE(
+      has_steady_speed(sample_record({noisy, ratio, sample_figure("upstream_decode_0", kTen)}), kMostVariation));
   EXPECT_FALSE(has_steady_speed(sample_record({sample_figure("decode_0", {10, 10})}), kMostVariation)) << "too few";
   EXPECT_FALSE(has_steady_speed(sample_record({sample_figure("decode_0", {10, 10.1, 9.9})}), 1e-7));
 }

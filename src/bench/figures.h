@@ -16,6 +16,7 @@ Figure make_figure(const std::string& name, std::vector<double> samples, const s
 
 // "plan_weights_bytes": what the memory plan foretold (plan/memory_plan.h), once for each process. Not measured.
 inline constexpr std::string_view kPlanPrefix = "plan_";
+inline constexpr std::string_view kUpstreamPrefix = "upstream_";  // of the other side of a comparison
 
 // Samples of a by those of b, pair by pair: "ratio_decode_0". Better in the direction in which a is. Summarised.
 Figure make_ratio(const std::string& name, const Figure& a, const Figure& b);

@@ -125,7 +125,7 @@ bool plan_attention(const ggml_tensor* op, int threads, std::size_t& scratch_byt
 }
 
 bool run_attention(const ggml_compute_params* params, ggml_tensor* op) {
-  if (params->use_ref || ggml_get_op_params_i32(op, kNoteAt) != kOurs) return false;
+  if (ggml_get_op_params_i32(op, kNoteAt) != kOurs) return false;
   const Task task = task_of(op);
   const attention::KernelSet& kernels = attention::kernels();
   const auto address = reinterpret_cast<std::uintptr_t>(params->wdata);
